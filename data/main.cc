@@ -51,11 +51,14 @@ std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
   });
 }
 
+// fmt::print() would throw if standard error is closed or full.
+void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 // On a terminal, as one line that is written over.
 void show_progress(const dtrain::data::Progress& now) {
   const auto percent = now.all == 0 ? 100 : now.done * 100 / now.all;
-  fmt::print(stderr, "\r{} (pass {} of {}): {} % ", now.doing, now.pass + 1, now.passes, percent);
-  if (now.done == now.all) fmt::print(stderr, "\r\033[K");
+  const std::string pass = now.pass < now.passes ? fmt::format(" (pass {} of {})", now.pass + 1, now.passes) : "";
+  say(now.done == now.all ? "\r\033[K" : fmt::format("\r\033[K{}{}: {} % ", now.doing, pass, percent));
 }
 
 RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::filesystem::path& folder) {
@@ -89,6 +92,6 @@ int main(int argc, char** argv) {
   const std::vector<std::string_view> words(argv + 1, argv + argc);
   for (const Command& command : kCommands)
     if (!words.empty() && command.name == words.front()) return command.run(std::span(words).subspan(1));
-  fmt::print(stderr, "dtrain-data: {}: no such command\n", words.empty() ? "" : words.front());
+  say(fmt::format("dtrain-data: {}: no such command\n", words.empty() ? "" : words.front()));
   return 2;
 }

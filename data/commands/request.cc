@@ -35,7 +35,8 @@ nlohmann::json read_request() {
 
 }  // namespace
 
-void say_line(const std::string& line) { fmt::print(stderr, "dtrain: {}\n", one_line(line)); }
+// fmt::print() would throw if standard error is closed or full.
+void say_line(const std::string& line) { std::fputs(fmt::format("dtrain: {}\n", one_line(line)).c_str(), stderr); }
 
 int print_text(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;

@@ -105,7 +105,8 @@ void BatchLoader::note_times(LoaderTimes times) {
     times.seconds = std::chrono::duration<double>(now - *before).count();
     times.waited = waited;
   }
-  if (const auto window = watch_.add(times)) fmt::print(stderr, "{}\n", wait_line(*window, options_.prefetch));
+  // fmt::print() would throw if standard error is closed or full.
+  if (const auto window = watch_.add(times)) std::fputs((wait_line(*window, options_.prefetch) + "\n").c_str(), stderr);
 }
 
 bool BatchLoader::wait(std::chrono::milliseconds limit) {

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "data/recipe/scatter_plan.h"
 #include "data/source/arrow_calls.h"
 
 namespace dtrain::data {
@@ -25,6 +26,8 @@ std::shared_ptr<parquet::WriterProperties> properties_of(const arrow::Schema& sc
   for (const auto& field : schema.fields()) {
     const bool list = field->type()->id() == arrow::Type::FIXED_SIZE_LIST;
     const auto type = list ? static_cast<const arrow::FixedSizeListType&>(*field->type()).value_type() : field->type();
+    // one_hot: its values take four bytes each until their page is full, and a bit after it.
+    if (list && type->id() == arrow::Type::UINT8) properties.data_pagesize(std::int64_t{64} << 10);
     if (arrow::is_floating(type->id()))
       properties.disable_dictionary(list ? field->name() + ".list.element" : field->name());
     if (arrow::is_base_binary_like(type->id())) properties.compression(field->name(), parquet::Compression::ZSTD);
@@ -41,11 +44,11 @@ PartFile::~PartFile() = default;
 
 void PartFile::open() {
   writer_ = must_all(path_.string(), [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileWriter>> {
-    ARROW_ASSIGN_OR_RAISE(auto out, arrow::io::FileOutputStream::Open(path_.string()));
+    ARROW_ASSIGN_OR_RAISE(out_, arrow::io::FileOutputStream::Open(path_.string()));
     // The schema is stored, too: Parquet itself does not know the length of lists.
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
-    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), std::move(out),
-                                            properties_of(*schema_), arrow_properties);
+    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), out_, properties_of(*schema_),
+                                            arrow_properties);
   });
 }
 
@@ -72,16 +75,18 @@ void PartFile::close(bool empty) {
   if (!writer_) return;
   must_all(path_.string(), [&]() -> arrow::Result<bool> {
     ARROW_RETURN_NOT_OK(writer_->Close());
+    ARROW_RETURN_NOT_OK(out_->Close());  // some file systems say only now that there is no room
     return true;
   });
 }
 
 PartFiles::PartFiles(fs::path folder, std::vector<std::string> parts, std::shared_ptr<arrow::Schema> schema,
-                     std::int64_t group_rows)
+                     std::int64_t group_rows, std::size_t files_max)
     : folder_(std::move(folder)),
       parts_(std::move(parts)),
       schema_(std::move(schema)),
       group_rows_(group_rows),
+      files_max_(files_max),
       numbers_(parts_.size()),
       rows_(parts_.size()) {
   for (const std::string& part : parts_) {
@@ -92,7 +97,7 @@ PartFiles::PartFiles(fs::path folder, std::vector<std::string> parts, std::share
 }
 
 fs::path PartFiles::path(std::size_t part, std::size_t number) const {
-  return folder_ / parts_[part] / fmt::format("part-{:05}.parquet", number);
+  return folder_ / parts_[part] / part_name(number, files_max_);
 }
 
 std::unique_ptr<PartFile> PartFiles::file(std::size_t part, std::size_t number) const {

@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+namespace arrow::io {
+class OutputStream;
+}
 namespace parquet::arrow {
 class FileWriter;
 }
@@ -35,16 +38,17 @@ class PartFile {
   const std::shared_ptr<arrow::Schema> schema_;
   const std::int64_t group_rows_;
   std::shared_ptr<arrow::Table> waiting_;
+  std::shared_ptr<arrow::io::OutputStream> out_;
   std::unique_ptr<parquet::arrow::FileWriter> writer_;
   std::int64_t rows_ = 0;
 };
 
-// FOLDER/train/part-00000.parquet and so on. Files get numbers without gaps when all are written, whatever the numbers
-// under which they were written.
+// FOLDER/train/part-00000.parquet and so on, at most `files_max` of a part. Files get numbers without gaps when all are
+// written, whatever the numbers under which they were written.
 class PartFiles {
  public:
   PartFiles(std::filesystem::path folder, std::vector<std::string> parts, std::shared_ptr<arrow::Schema> schema,
-            std::int64_t group_rows);
+            std::int64_t group_rows, std::size_t files_max);
 
   std::unique_ptr<PartFile> file(std::size_t part, std::size_t number) const;
   // By many threads at once, each file once.
@@ -65,6 +69,7 @@ class PartFiles {
   const std::vector<std::string> parts_;
   const std::shared_ptr<arrow::Schema> schema_;
   const std::int64_t group_rows_;
+  const std::size_t files_max_;
   std::mutex mutex_;
   std::vector<std::vector<std::size_t>> numbers_;  // of each part's files
   std::vector<std::int64_t> rows_;                 // of each part

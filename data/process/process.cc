@@ -36,18 +36,25 @@ std::int64_t memory_limit(const Recipe& recipe) {
   return static_cast<std::int64_t>(std::max(kept::available_memory().value_or(kUnknown) / 4, kLeast));
 }
 
-WorkPlan work_of(const Recipe& recipe, const Source& source, std::int64_t memory) {
+// Of a unit in memory, at its largest.
+std::int64_t bytes_in_work(const Source& source, std::size_t unit, double growth) {
+  return static_cast<std::int64_t>(static_cast<double>(source.units()[unit].bytes) * growth);
+}
+
+WorkPlan work_of(const Recipe& recipe, const Source& source, double growth, std::int64_t memory) {
   WorkFacts facts;
   facts.memory_bytes = memory;
   facts.parallelism = recipe.parallelism;
   facts.threads = static_cast<std::size_t>(recipe.threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
   for (std::size_t unit = 0; unit < source.units().size(); ++unit) {
-    const std::int64_t bytes = source.units()[unit].bytes;
+    const std::int64_t bytes = bytes_in_work(source, unit, growth);
     if (bytes > unit_bytes_max(memory))
-      fail_at(source.where(unit, 0),
-              fmt::format("from here {} MB must be read at once, and the memory limit of {} MB allows an eighth of it; "
-                          "raise backend.processor.memory_limit_bytes, or write the file with smaller row groups",
-                          bytes / 1'000'000, memory / 1'000'000));
+      fail_at(
+          source.where(unit, 0),
+          fmt::format("from here {} MB must be read at once{}, and the memory limit of {} MB allows an eighth of it; "
+                      "raise backend.processor.memory_limit_bytes, or write the file with smaller row groups",
+                      source.units()[unit].bytes / 1'000'000,
+                      growth > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
     facts.unit_bytes.push_back(bytes);
   }
   return plan_work(facts);
@@ -70,7 +77,8 @@ class Job {
         source_(open_source(recipe)),
         plan_(plan_process(recipe, source_columns(source_->schema()))),
         memory_(memory_limit(recipe)),
-        work_(work_of(recipe, *source_, memory_)),
+        growth_(growth_of(plan_, source_columns(source_->schema()))),
+        work_(work_of(recipe, *source_, growth_, memory_)),
         operations_(plan_, types_read(*source_, plan_),
                     [this](std::size_t unit, std::int64_t row) { return source_->where(unit, row); }),
         store_(folder, work_.store_bytes),
@@ -84,14 +92,20 @@ class Job {
       fields_.push_back(arrow::field(column.name, operations_.types()[column.slot]));
     std::vector<std::string> names;
     for (const auto& [name, share] : recipe.split.shares) names.push_back(name);
-    files_ = std::make_unique<PartFiles>(folder, names, arrow::schema(fields_), recipe.row_group_rows);
     const std::uint32_t most = recipe.shuffle ? UINT32_MAX : 1;
     std::uint32_t first = 0;
-    for (const std::uint32_t count : bucket_counts(recipe.split.shares, bytes_written(), work_.block_bytes)) {
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(source_->bytes()) * growth_);
+    for (const std::uint32_t count : bucket_counts(recipe.split.shares, bytes, work_.block_bytes)) {
       buckets_.push_back({first, std::min(count, most)});
       first += buckets_.back().count;
     }
     bucket_count_ = first;
+    std::size_t files_max = work_.partition_count();
+    if (recipe.shuffle)
+      files_max = std::max_element(buckets_.begin(), buckets_.end(), [](const Buckets& one, const Buckets& other) {
+                    return one.count < other.count;
+                  })->count;
+    files_ = std::make_unique<PartFiles>(folder, names, arrow::schema(fields_), recipe.row_group_rows, files_max);
   }
 
   ProcessReport run() {
@@ -111,20 +125,10 @@ class Job {
     std::uint32_t first, count;
   };
 
-  // About.
-  std::int64_t bytes_written() const {
-    std::int64_t lists = 0;
-    for (const auto& type : operations_.types())
-      if (type->id() == arrow::Type::FIXED_SIZE_LIST)
-        lists += static_cast<const arrow::FixedSizeListType&>(*type).list_size();
-    // A row has a byte at least, so there are not more rows than bytes.
-    return source_->bytes() * (1 + lists / std::max<std::int64_t>(1, static_cast<std::int64_t>(plan_.read.size())));
-  }
-
   void tell(int pass, const char* doing, std::size_t all) {
     if (!progress_) return;
     const std::lock_guard lock(progress_mutex_);
-    progress_({pass, plan_.passes, doing, done_++, all});
+    progress_({pass, plan_.passes, doing, ++done_, all});
   }
 
   // `visit` gets each unit and the number of its partition; `end` follows the units of a partition.
@@ -133,8 +137,8 @@ class Job {
     done_ = 0;
     for_each_task(work_.partition_count(), work_.threads, [&](std::size_t partition) {
       for (std::size_t unit = work_.partitions[partition]; unit < work_.partitions[partition + 1]; ++unit) {
-        tell(pass, doing, source_->units().size());
         visit(unit, partition);
+        tell(pass, doing, source_->units().size());
       }
       if (end) end(partition);
     });
@@ -171,9 +175,11 @@ class Job {
       auto& files = open[partition];
       for (std::size_t part = files.size(); part < parts; ++part) files.push_back(files_->file(part, partition));
       std::uint32_t begin = 0;
-      for (std::size_t part = 0; part < parts; begin = sorted.ends[part++])
-        files[part]->add(
-            must("rows", arrow::Table::FromRecordBatches({sorted.rows->Slice(begin, sorted.ends[part] - begin)})));
+      for (std::size_t part = 0; part < parts; begin = sorted.ends[part++]) {
+        auto slice = sorted.rows->Slice(begin, sorted.ends[part] - begin);
+        if (slice->num_rows() < sorted.rows->num_rows()) slice = copied("rows", *slice);  // a few may wait for long
+        files[part]->add(must("rows", arrow::Table::FromRecordBatches({slice})));
+      }
     };
     for_partitions(plan_.passes - 1, "writing", visit, [&](std::size_t partition) {
       for (std::size_t part = 0; part < parts; ++part) {
@@ -228,15 +234,15 @@ class Job {
       auto [batch, buckets] = keyed(units_.rows(unit, plan_.passes - 1, statistics_));
       block.batches.push_back(std::move(batch));
       block.buckets.insert(block.buckets.end(), buckets.begin(), buckets.end());
-      block.bytes += source_->units()[unit].bytes;
+      block.bytes += bytes_in_work(*source_, unit, growth_);
       if (block.bytes >= work_.block_bytes) put_away(block);
     };
     for_partitions(plan_.passes - 1, "transforming", visit,
                    [&](std::size_t partition) { put_away(blocks[partition]); });
     done_ = 0;
     for_each_task(bucket_count_, work_.threads, [&](std::size_t bucket) {
-      tell(plan_.passes, "writing", bucket_count_);
       write_bucket(blocks, static_cast<std::uint32_t>(bucket));
+      tell(plan_.passes, "writing", bucket_count_);
     });
   }
 
@@ -281,7 +287,8 @@ class Job {
         {"recipe", recipe_.text}, {"columns", columns}, {"statistics", statistics_.to_json()}};
     const fs::path path = folder_ / "recipe.json";
     std::ofstream out(path);
-    out << notes.dump(1) << '\n' << std::flush;
+    // Statistics are texts in UTF-8. Names of files and columns need not be.
+    out << notes.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n' << std::flush;
     if (!out) fail_at(path.string(), "it cannot be written");
   }
 
@@ -291,6 +298,7 @@ class Job {
   const std::unique_ptr<Source> source_;
   const ProcessPlan plan_;
   const std::int64_t memory_;
+  const double growth_;
   const WorkPlan work_;
   const Operations operations_;
   BatchStore store_;
@@ -326,9 +334,6 @@ ProcessReport process(const Recipe& recipe, const fs::path& folder, const Progre
   must("Arrow", arrow::compute::Initialize());
   try {
     return Job(recipe, folder, progress).run();
-  } catch (const nlohmann::json::exception&) {
-    clear_folder(folder);
-    throw DataError("dtrain: a value of a vocabulary, or a name, is no text in UTF-8, so recipe.json cannot have it");
   } catch (...) {
     clear_folder(folder);
     throw;

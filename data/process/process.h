@@ -13,7 +13,7 @@
 namespace dtrain::data {
 
 struct Progress {
-  int pass = 0, passes = 1;  // over the rows; after the last one shuffled rows are written
+  int pass = 0, passes = 1;  // over the rows; pass == passes while shuffled rows are written after the last one
   const char* doing = "";    // "gathering", "transforming", "writing"
   std::size_t done = 0, all = 0;
 };

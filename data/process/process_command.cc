@@ -48,11 +48,14 @@ nlohmann::json read_json(const std::string& path) {
   }
 }
 
+// fmt::print() would throw if standard error is closed or full.
+void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+
 }  // namespace
 
 int run_process(std::span<const std::string_view> words) {
   if (words.size() != 2) {
-    fmt::print(stderr, "usage: dtrain-data process RECIPE.json FOLDER\n");
+    std::fputs("usage: dtrain-data process RECIPE.json FOLDER\n", stderr);
     return 2;
   }
   try {
@@ -63,13 +66,13 @@ int run_process(std::span<const std::string_view> words) {
     fmt::print("{}\n", told.dump());
     return 0;
   } catch (const RecipeError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    say(error.what());
     return 2;
   } catch (const DataError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    say(error.what());
     return 1;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "dtrain: dtrain-data process: {}\n", error.what());
+    say(fmt::format("dtrain: dtrain-data process: {}", error.what()));
     return 125;
   }
 }

@@ -194,6 +194,7 @@ Step step_of(const Place& place) {
 
 // A part's name becomes that of a folder.
 bool names_folder(const std::string& name) {
+  if (name.empty() || name == "tmp" || name == "used") return false;  // a cache has files and folders of its own
   return std::all_of(name.begin(), name.end(), [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') || letter == '_';
   });
@@ -208,7 +209,7 @@ Split split_of(const Place& place) {
       if (!json.is_null()) split.by = text_of(one);
       continue;
     }
-    if (!names_folder(key) || key == "tmp") one.refuse("a part's name has small letters, digits and _, and is not tmp");
+    if (!names_folder(key)) one.refuse("a part's name has small letters, digits and _, and is not tmp or used");
     if (!json.is_number()) one.refuse_type("a share of the rows, a number");
     const double share = json;
     if (!(share > 0 && share <= 1)) one.refuse(fmt::format("{} is no share above 0 and up to 1", json.dump()));

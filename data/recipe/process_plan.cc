@@ -225,6 +225,23 @@ std::vector<bool> ProcessPlan::slots_of_pass(int pass) const {
   return needed;
 }
 
+double growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns) {
+  constexpr std::int64_t kTextBytes = 16;  // texts, and what else has no fixed size: a guess
+  constexpr std::int64_t kBeside = 12;     // a row's number and its key
+  const auto bytes_of = [](ColumnType type) { return type < ColumnType::text ? value_bytes(type) : kTextBytes; };
+  std::int64_t before = kBeside, after = kBeside;
+  for (const SourceColumn& column : columns) before += bytes_of(column.type);
+  for (const OutputColumn& column : plan.output) {
+    std::int64_t bytes = bytes_of(plan.types[column.slot]);
+    for (const Operation& operation : plan.operations)
+      if (const auto* of = std::get_if<VocabularyOf>(&operation.how);
+          of != nullptr && of->one_hot && operation.slots.front() == column.slot)
+        bytes = of->size + 1;
+    after += bytes;
+  }
+  return std::max(1.0, static_cast<double>(after) / static_cast<double>(before));
+}
+
 ProcessPlan plan_process(const Recipe& recipe, const std::vector<SourceColumn>& columns) {
   Planner planner(columns);
   for (std::size_t i = 0; i < recipe.steps.size(); ++i)

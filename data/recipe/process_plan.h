@@ -53,6 +53,9 @@ struct ProcessPlan {
   std::vector<bool> slots_of_pass(int pass) const;
 };
 
+// How many times as large the rows become, about, and at least 1: casts and one_hot make them wider.
+double growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns);
+
 // Throws RecipeError: a column is missing, or has a type that a step cannot use.
 ProcessPlan plan_process(const Recipe& recipe, const std::vector<SourceColumn>& columns);
 

@@ -20,7 +20,8 @@ struct RecipeError : ConfigError {
   std::string path;  // "dataset.steps[2].cast.x"
 };
 
-using Value = std::variant<bool, std::int64_t, double, std::string>;
+// Unsigned: only what is found in columns of uint64.
+using Value = std::variant<bool, std::int64_t, double, std::string, std::uint64_t>;
 
 // Columns of these names stay, in this order.
 struct Select {

@@ -5,6 +5,7 @@
 // there. A part's rows are written in the order of their keys: a full shuffle. A bucket is a range of keys, small
 // enough to be sorted in memory; how many there are does not change the order.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -59,6 +60,14 @@ inline std::vector<std::uint32_t> bucket_counts(const std::vector<std::pair<std:
 // The bucket of a key, of `count`: keys of bucket b are all below those of bucket b + 1.
 constexpr std::uint32_t bucket_of_key(std::uint64_t key, std::uint32_t count) {
   return static_cast<std::uint32_t>(((key >> 32) * count) >> 32);
+}
+
+// Name of file `number`, from 0, of at most `count`: sorted as texts, all names are in the order of their numbers.
+inline std::string part_name(std::size_t number, std::size_t count) {
+  constexpr std::size_t kDigits = 5;
+  const std::size_t width = std::max(kDigits, std::to_string(count == 0 ? 0 : count - 1).size());
+  const std::string digits = std::to_string(number);
+  return "part-" + std::string(width - std::min(width, digits.size()), '0') + digits + ".parquet";
 }
 
 }  // namespace dtrain::data

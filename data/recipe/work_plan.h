@@ -20,8 +20,8 @@ struct WorkPlan {
 };
 
 struct WorkFacts {
-  std::vector<std::int64_t> unit_bytes;
-  std::int64_t memory_bytes = 0;  // the limit
+  std::vector<std::int64_t> unit_bytes;  // in memory, at their largest
+  std::int64_t memory_bytes = 0;         // the limit
   std::optional<std::int64_t> parallelism;
   std::size_t threads = 1;  // at most
 };

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "data/source/arrow_calls.h"
@@ -21,10 +23,21 @@ namespace {
 // So that values are read to where vectors may be.
 constexpr std::int64_t kAlignment = 64;
 
+std::int64_t padded(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
 arrow::ipc::IpcWriteOptions write_options() {
   auto options = arrow::ipc::IpcWriteOptions::Defaults();
   options.use_threads = false;
   return options;
+}
+
+int open_without_name(const std::filesystem::path& folder) {
+  int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
+  std::string path = folder / ".rows-XXXXXX";  // NFS, Lustre: they cannot do it in one call
+  fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd >= 0) ::unlink(path.c_str());
+  return fd;
 }
 
 }  // namespace
@@ -39,7 +52,7 @@ BatchStore::~BatchStore() {
 // Two threads may both make one; the second of them takes the first one's.
 int BatchStore::file() {
   if (const int there = fd_; there >= 0) return there;
-  const int made = ::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int made = open_without_name(folder_);
   if (made < 0) fail_at(folder_.string(), fmt::format("no file for rows that wait: {}", std::strerror(errno)));
   int none = -1;
   if (fd_.compare_exchange_strong(none, made)) return made;
@@ -68,7 +81,7 @@ BatchStore::Kept BatchStore::put(std::shared_ptr<arrow::RecordBatch> rows, std::
 
 BatchStore::Kept::InFile BatchStore::write(const arrow::RecordBatch& batch) {
   const auto buffer = must("rows that wait", arrow::ipc::SerializeRecordBatch(batch, write_options()));
-  const std::int64_t offset = end_.fetch_add((buffer->size() + kAlignment - 1) / kAlignment * kAlignment);
+  const std::int64_t offset = end_.fetch_add(padded(buffer->size()));
   const int fd = file();
   for (std::int64_t done = 0; done < buffer->size();) {
     const ssize_t wrote =
@@ -102,6 +115,9 @@ std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_
 }
 
 void BatchStore::forget(Kept& kept) {
+  // Where the file system cannot do it, the file only grows.
+  for (const Kept::InFile& place : kept.pieces_)
+    ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place.offset, padded(place.bytes));
   left_ += kept.memory_bytes_;
   kept = {};
 }

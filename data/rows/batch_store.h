@@ -39,7 +39,7 @@ class BatchStore {
   // `ends`: of the pieces, in rows. By many threads at once. Throws DataError.
   Kept put(std::shared_ptr<arrow::RecordBatch> rows, std::vector<std::uint32_t> ends);
   std::shared_ptr<arrow::RecordBatch> get(const Kept& kept, std::size_t piece) const;
-  // Gives its memory to others. What was got of it stays.
+  // Gives its memory to others, and its place in the file back to the disk. What was got of it stays.
   void forget(Kept& kept);
 
   std::int64_t spilled_bytes() const { return end_; }

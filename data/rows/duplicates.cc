@@ -35,6 +35,21 @@ bool equal(const arrow::RecordBatch& rows, std::int64_t one, std::int64_t other)
   return true;
 }
 
+// The rows that are equal to an earlier one of the batch, ascending.
+std::vector<std::int64_t> repeats(const arrow::RecordBatch& rows) {
+  const auto& hashes = beside<arrow::UInt64Type>(rows, hash);
+  std::unordered_multimap<std::uint64_t, std::int64_t> first;
+  std::vector<std::int64_t> found;
+  for (std::int64_t row = 0; row < rows.num_rows(); ++row) {
+    const auto [begin, end] = first.equal_range(hashes.Value(row));
+    if (std::any_of(begin, end, [&](const auto& other) { return equal(rows, other.second, row); }))
+      found.push_back(row);
+    else
+      first.emplace(hashes.Value(row), row);
+  }
+  return found;
+}
+
 template <typename Builder, typename T>
 std::shared_ptr<arrow::Array> built(const std::string& where, const std::vector<T>& values) {
   Builder builder;
@@ -69,10 +84,18 @@ void Duplicates::add(const Rows& rows) {
   fields.push_back(arrow::field("hash", arrow::uint64()));
   fields.push_back(arrow::field("unit", arrow::uint64()));
   fields.push_back(arrow::field("number", arrow::uint32()));
+  const auto batch = arrow::RecordBatch::Make(arrow::schema(fields), rows.count(), std::move(columns));
+  const std::vector<std::int64_t> repeated = repeats(*batch);
+  dropped_[rows.unit].reserve(repeated.size());
+  for (const std::int64_t row : repeated) dropped_[rows.unit].push_back(rows.numbers->Value(row));
+  // A value that all rows have would fill one bucket with all of them. So a unit's repeats end here: they are put into
+  // a bucket behind the last one, which is left out.
   std::vector<std::uint32_t> buckets(count);
   for (std::size_t row = 0; row < count; ++row) buckets[row] = bucket_of_key(hashes[row], buckets_);
-  const auto batch = arrow::RecordBatch::Make(arrow::schema(fields), rows.count(), std::move(columns));
-  auto [sorted, ends] = scatter(where_, *batch, buckets, buckets_);
+  for (const std::int64_t row : repeated) buckets[static_cast<std::size_t>(row)] = buckets_;
+  auto [sorted, ends] = scatter(where_, *batch, buckets, buckets_ + 1);
+  ends.pop_back();
+  if (!repeated.empty()) sorted = copied(where_, *sorted->Slice(0, ends.back()));
   kept_[rows.unit] = store_.put(std::move(sorted), std::move(ends));
 }
 
@@ -82,19 +105,11 @@ void Duplicates::find_in(std::uint32_t bucket) {
     if (!kept.empty()) batches.push_back(store_.get(kept, bucket));
   if (batches.empty()) return;
   const auto rows = joined(where_, batches);
-  const auto& hashes = beside<arrow::UInt64Type>(*rows, hash);
-  std::unordered_multimap<std::uint64_t, std::int64_t> first;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> dropped;
-  for (std::int64_t row = 0; row < rows->num_rows(); ++row) {
-    const auto [begin, end] = first.equal_range(hashes.Value(row));
-    if (std::any_of(begin, end, [&](const auto& other) { return equal(*rows, other.second, row); }))
-      dropped.emplace_back(beside<arrow::UInt64Type>(*rows, unit).Value(row),
-                           beside<arrow::UInt32Type>(*rows, number).Value(row));
-    else
-      first.emplace(hashes.Value(row), row);
-  }
+  const auto& units = beside<arrow::UInt64Type>(*rows, unit);
+  const auto& numbers = beside<arrow::UInt32Type>(*rows, number);
+  const std::vector<std::int64_t> repeated = repeats(*rows);
   const std::lock_guard lock(mutex_);
-  for (const auto& [of, row] : dropped) dropped_[of].push_back(row);
+  for (const std::int64_t row : repeated) dropped_[units.Value(row)].push_back(numbers.Value(row));
 }
 
 std::vector<std::vector<std::uint32_t>> Duplicates::find(std::size_t threads) {

@@ -38,6 +38,12 @@ Scattered scatter(const std::string& where, const arrow::RecordBatch& rows, cons
   return {arrow::RecordBatch::Make(rows.schema(), rows.num_rows(), std::move(columns)), std::move(ends)};
 }
 
+std::shared_ptr<arrow::RecordBatch> copied(const std::string& where, const arrow::RecordBatch& rows) {
+  arrow::ArrayVector columns;
+  for (const auto& column : rows.columns()) columns.push_back(must(where, arrow::Concatenate({column})));
+  return arrow::RecordBatch::Make(rows.schema(), rows.num_rows(), std::move(columns));
+}
+
 std::shared_ptr<arrow::RecordBatch> joined(const std::string& where, const Batches& batches) {
   if (batches.size() == 1) return batches.front();
   std::int64_t rows = 0;

@@ -21,6 +21,9 @@ struct Scattered {
 Scattered scatter(const std::string& where, const arrow::RecordBatch& rows, const std::vector<std::uint32_t>& buckets,
                   std::uint32_t count);
 
+// The rows in memory of their own: a slice keeps the memory of all rows that it was cut from.
+std::shared_ptr<arrow::RecordBatch> copied(const std::string& where, const arrow::RecordBatch& rows);
+
 // The rows of all batches together.
 std::shared_ptr<arrow::RecordBatch> joined(const std::string& where, const Batches& batches);
 

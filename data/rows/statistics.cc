@@ -1,6 +1,7 @@
 #include "data/rows/statistics.h"
 
 #include <arrow/compute/api.h>
+#include <arrow/util/utf8.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,9 +38,11 @@ Moments moments_of_array(const std::string& where, const std::shared_ptr<arrow::
   return moments_of(std::span(static_cast<const arrow::DoubleArray&>(*numbers).raw_values(), count));
 }
 
-// One array of the four types that a Value can have.
+// One array of the types that a Value can have.
 std::shared_ptr<arrow::Array> as_values(const std::string& where, const std::shared_ptr<arrow::Array>& column) {
-  if (column->type_id() == arrow::Type::STRING || column->type_id() == arrow::Type::BOOL) return column;
+  if (column->type_id() == arrow::Type::STRING || column->type_id() == arrow::Type::BOOL ||
+      column->type_id() == arrow::Type::UINT64)
+    return column;
   const auto type = column->type_id() == arrow::Type::LARGE_STRING ? arrow::utf8()
                     : arrow::is_floating(column->type_id())        ? arrow::float64()
                                                                    : arrow::int64();
@@ -52,6 +55,8 @@ Value value_at(const arrow::Array& values, std::int64_t at) {
       return static_cast<const arrow::BooleanArray&>(values).Value(at);
     case arrow::Type::INT64:
       return static_cast<const arrow::Int64Array&>(values).Value(at);
+    case arrow::Type::UINT64:
+      return static_cast<const arrow::UInt64Array&>(values).Value(at);
     case arrow::Type::DOUBLE:
       return static_cast<const arrow::DoubleArray&>(values).Value(at);
     default:
@@ -86,6 +91,18 @@ void check_moments(const Operation& operation, const Moments& moments) {
   if (moments.count > 0 && !(std::isfinite(moments.least) && std::isfinite(moments.most)))
     fail_at(operation.path,
             fmt::format("column '{}' has an infinite value; filter such values first", operation.column));
+}
+
+// They are written into recipe.json, which is in UTF-8, and are looked up again at prediction.
+void check_texts(const Operation& operation, const std::vector<Value>& values) {
+  arrow::util::InitializeUTF8();
+  for (const Value& value : values) {
+    const auto* text = std::get_if<std::string>(&value);
+    if (text != nullptr && !arrow::util::ValidateUTF8(*text))
+      fail_at(operation.path, fmt::format("column '{}' has a frequent value that is no text in UTF-8; write the file "
+                                          "again, or leave the column out by select",
+                                          operation.column));
+  }
 }
 
 }  // namespace
@@ -154,6 +171,7 @@ void Statistics::finish_one(std::size_t number, std::size_t threads) {
     known.values = by_frequency(gathered.counts, of == nullptr ? 1 : of->size);
     if (of == nullptr && known.values.empty())
       fail_at(operation.path, fmt::format("column '{}' has no value there, so it has no mode", operation.column));
+    check_texts(operation, known.values);
     known.array = array_of(operation.path, known.values, operations_.type_before(number));
   }
   gathered_[number].reset();

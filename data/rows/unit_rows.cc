@@ -11,8 +11,8 @@
 namespace dtrain::data {
 namespace {
 
-std::shared_ptr<arrow::UInt32Array> numbers_to(const std::string& where, std::int64_t count) {
-  const std::shared_ptr<arrow::Buffer> buffer = must(where, arrow::AllocateBuffer(count * 4));
+std::shared_ptr<arrow::UInt32Array> numbers_to(std::int64_t count) {
+  const std::shared_ptr<arrow::Buffer> buffer = must("rows", arrow::AllocateBuffer(count * 4));
   auto* numbers = reinterpret_cast<std::uint32_t*>(buffer->mutable_data());
   std::iota(numbers, numbers + count, std::uint32_t{0});
   return std::make_shared<arrow::UInt32Array>(count, buffer);
@@ -54,7 +54,7 @@ Rows UnitRows::read(std::size_t unit, int pass) {
   rows.unit = unit;
   rows.slots.resize(needed.size());
   counts_[unit] = arrays.front()->length();
-  rows.numbers = numbers_to(source_.where(unit, 0), counts_[unit]);
+  rows.numbers = numbers_to(counts_[unit]);
   auto next = arrays.begin();
   for (std::size_t slot = 0; slot < needed.size(); ++slot)
     if (needed[slot]) rows.slots[slot] = std::move(*next++);

@@ -135,6 +135,9 @@ std::unique_ptr<Source> open_source(const Recipe& recipe) {
     source = open_ipc(input.files);
   else
     source = open_text(input.files, input.format, types_to_read(recipe));
+  if (source->schema().num_fields() == 0)
+    throw DataError(
+        fmt::format("dtrain: {}: its rows have no columns; write the file again", input.files.front().path));
   for (const auto& field : source->schema().fields())
     if (!source->schema().GetFieldByName(field->name()))
       throw DataError(fmt::format("dtrain: {}: two columns are called '{}'", input.files.front().path, field->name()));

@@ -49,6 +49,15 @@ class Lines {
     return size_;
   }
 
+  // Where the line after the first one begins that is not empty: that one is the header.
+  std::int64_t after_header() const {
+    constexpr std::string_view kMark = "\xEF\xBB\xBF";  // of UTF-8
+    const auto buffer = read(0, std::min(size_, kSampleBytes));
+    const std::string_view text(*buffer);
+    const std::size_t header = text.find_first_not_of("\r\n", text.starts_with(kMark) ? kMark.size() : 0);
+    return header == std::string_view::npos ? size_ : line_from(static_cast<std::int64_t>(header) + 1);
+  }
+
   // Lines that are not empty, before `end`.
   std::int64_t count(std::int64_t begin, std::int64_t end) const {
     std::int64_t lines = 0;
@@ -131,7 +140,7 @@ class TextSource : public Source {
 
   void add(const std::string& path, const std::vector<std::pair<std::string, ColumnType>>& types) {
     const Lines lines(path);
-    File file{path, {}, csv_ ? lines.line_from(1) : 0};
+    File file{path, {}, csv_ ? lines.after_header() : 0};
     const std::int64_t sample_end = std::max(lines.line_from(std::min(kSampleBytes, lines.size())), file.begin);
     const auto sample = lines.read(0, sample_end);
     if (is_blank(*sample)) fail_at(path, "there is nothing in the file but blank lines");

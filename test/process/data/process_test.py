@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import pathlib
+import pty
 import subprocess
 import tempfile
 import time
@@ -103,6 +104,14 @@ class Process(unittest.TestCase):
                                             "steps": [{"cast": {"n": "int32"}}]})
                 self.assertTrue(self.rows(folder).equals(self.raw))
                 self.assertEqual(report["rows_read"], ROWS)
+
+    def test_a_csv_file_that_begins_with_blank_lines_and_has_a_name_in_latin_1(self):
+        path = self.folder / "blank.csv"
+        for begin in (b"", b"\r\n\n", b"\xef\xbb\xbf\n"):
+            path.write_bytes(begin + b"caf\xe9,b\n1,x\n2,y\n")
+            folder, _ = self.make({"input": [str(path)], "shuffle": False})
+            self.assertEqual(self.rows(folder)[1].to_pylist(), ["x", "y"])
+            self.assertEqual(json.loads((folder / "recipe.json").read_text())["columns"][0]["name"], "caf\ufffd")
 
     def test_shuffled_rows_are_the_same_rows_for_any_threads_memory_and_partitions(self):
         order = self.made()["id"].to_pylist()
@@ -236,6 +245,16 @@ class Process(unittest.TestCase):
         notes = json.loads((folder / "recipe.json").read_text())
         self.assertEqual([one["values"] for one in notes["statistics"]], [frequent[:4], [False, True]])
 
+    def test_vocabulary_and_mode_of_large_unsigned_numbers(self):
+        large = pyarrow.array([2 ** 64 - 1, 2 ** 63, 2 ** 64 - 1, None, 1], pyarrow.uint64())
+        path = self.write("large.parquet", pyarrow.table({"v": large, "m": large}))
+        folder, _ = self.make({"input": [str(path)], "shuffle": False,
+                               "steps": [{"vocabulary": {"v": {"size": 2}}}, {"fill": {"m": "mode"}}]})
+        self.assertEqual(self.rows(folder)["v"].to_pylist(), [1, 0, 1, 0, 2])
+        self.assertEqual(self.rows(folder)["m"].to_pylist()[3], 2 ** 64 - 1)
+        notes = json.loads((folder / "recipe.json").read_text())
+        self.assertEqual([one["values"] for one in notes["statistics"]], [[2 ** 64 - 1, 1], [2 ** 64 - 1]])
+
     def test_dedup_keeps_the_first(self):
         first, wanted = set(), []
         for at, key in enumerate(zip(self.raw["n"].to_pylist(), self.raw["city"].to_pylist())):
@@ -267,6 +286,10 @@ class Process(unittest.TestCase):
         cut.write_bytes(good.read_bytes()[:-500])
         head = self.folder / "head.csv"
         head.write_text("a,b\n")
+        bare = self.folder / "bare.json"
+        bare.write_text("{}\n{}\n")
+        bytes_of = pyarrow.array([b"\xe9"] * 3).view(pyarrow.string())
+        latin = self.write("latin.parquet", pyarrow.table({"t": bytes_of}))
         drift = self.write("drift.parquet", self.raw.set_column(2, "n", pyarrow.array(numpy.zeros(ROWS))))
         less = self.write("less.parquet", self.raw.drop_columns(["n"]))
         nan = self.write("nan.parquet", pyarrow.table({"f": [1.0, float("nan")]}))
@@ -287,13 +310,35 @@ class Process(unittest.TestCase):
                 (1, [csv], [{"cast": {"a": "int64"}}], f"{csv}, row 3", "three"),
                 (1, [wide], [], wide, "row 2"), (1, [bad_json], [{"cast": {"a": "int64"}}], bad_json, "row 3"),
                 (1, [empty], [], empty, "empty"), (1, [head], [], head, "no"), (1, [odd], [], odd, "format"),
-                (1, [cut], [], cut), (1, [broken], [], f"{broken}, row group 0, column 'id'"),
+                (1, [cut], [], cut), (1, [bare], [], bare, "no columns"),
+                (1, [latin], [{"vocabulary": {"t": {"size": 1}}}], "dataset.steps[0].vocabulary.t", "UTF-8"),
+                (1, [broken], [], f"{broken}, row group 0, column 'id'"),
                 (1, [good, drift], [], drift, "'n' is double", f"in {good} it is int32"),
                 (1, [good, less], [], less, "no column 'n'"), (1, [good, csv], [], csv, "another format"),
                 (1, [self.folder / "gone"], [], "gone", "No such file"),
                 (1, [self.folder / "*.txt"], [], "no file matches")]:
             with self.subTest(words=words):
                 self.refused({"input": [str(one) for one in inputs], "steps": steps}, *words, code=code)
+
+    def test_standard_error_that_is_full(self):
+        with open("/dev/full", "w") as full:
+            for words in (["process"], ["process", "/gone", "/gone"], ["cache"], ["other"]):
+                done = subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, stderr=full, timeout=60)
+                self.assertEqual(done.returncode, 2, words)
+
+    def test_progress_on_a_terminal(self):
+        request = {"dataset": {"input": [str(self.folder / "csv")], "steps": [{"normalize": {"n": "zscore"}}]},
+                   "cache_dir": str(self.place())}
+        reader, terminal = pty.openpty()
+        with open(reader, "rb", buffering=0) as read:
+            with open(terminal, "wb") as write:
+                done = subprocess.run([PROGRAM, "preprocess"], input=json.dumps(request).encode(), stderr=write,
+                                      stdout=subprocess.DEVNULL, timeout=60)
+            told = read.read(65536).decode()
+        self.assertEqual(done.returncode, 0, told)
+        self.assertTrue(told.endswith("\r\x1b[K"), repr(told))
+        self.assertIn("gathering (pass 1 of 2): 50 %", told)
+        self.assertNotIn("pass 3", told)
 
     def test_a_folder_that_has_something(self):
         folder = self.place()
@@ -322,6 +367,12 @@ class Process(unittest.TestCase):
         if not os.environ.get("DTRAIN_TEST_SANITIZE"):  # sanitizers take memory of their own
             self.assertLess(peaks[1], 100_000_000)
             self.assertLess(peaks[1] - peaks[0], 15_000_000)
+        equal = self.write("equal.parquet", pyarrow.table({"a": numpy.zeros(1_000_000)}), row_group_size=50_000)
+        for more in ({"input": [str(equal)], "steps": [{"dedup": ["a"]}]},
+                     {"input": inputs[:3], "shuffle": False, "parallelism": 1, "split": {"train": 0.999, "few": 0.001}}):
+            _, report = self.make({"memory_limit_bytes": 100_000_000, **more})
+            if not os.environ.get("DTRAIN_TEST_SANITIZE"):
+                self.assertLess(report["peak_memory_bytes"], 104_000_000)
         folder, beside = self.place(), self.place()
         with self.start({"input": inputs, **recipe}, folder, cwd=beside, env={"TMPDIR": str(beside)}) as program:
             deadline = time.monotonic() + 30

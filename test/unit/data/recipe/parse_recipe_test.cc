@@ -97,6 +97,8 @@ TEST_CASE("recipe: an error names the path of its key") {
       {R"({"input": "a", "split": {"train": 0.5}})", "dataset.split: the shares add up to 0.5"},
       {R"({"input": "a", "split": {"train": 2}})", "dataset.split.train: 2 is no share"},
       {R"({"input": "a", "split": {"../x": 1}})", "dataset.split.../x: a part's name"},
+      {R"({"input": "a", "split": {"used": 1}})", "dataset.split.used: a part's name"},
+      {R"({"input": "a", "split": {"": 1}})", "dataset.split.: a part's name"},
       {R"({"input": "a", "split": {"by": "id"}})", "dataset.split: the shares add up to 0"},
   };
   for (const auto& [text, words] : cases) CHECK_THAT(refused(text), Catch::Contains(words));

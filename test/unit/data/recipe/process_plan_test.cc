@@ -83,6 +83,15 @@ TEST_CASE("plan: what each pass needs") {
   CHECK(plan.slots_of_pass(1) == std::vector<bool>{true, true, true});
 }
 
+TEST_CASE("plan: wider rows need more memory") {
+  const auto growth = [](const std::string& steps) { return growth_of(planned(steps), kColumns); };
+  const double before = 12 + 8 + 4 + 8 + 16 + 1 + 16 + 4;
+  CHECK(growth("") == 1);
+  CHECK(growth(R"({"select": ["id"]})") == 1);
+  CHECK(growth(R"({"cast": {"b": "int64"}})") == (before + 7) / before);
+  CHECK(growth(R"({"vocabulary": {"c": {"size": 999, "output": "one_hot"}}})") == (before + 984) / before);
+}
+
 TEST_CASE("plan: a step that does not fit its column") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"select": ["id", "z"]})", "dataset.steps[0].select[1]: there is no column 'z' here; there are id, x"},

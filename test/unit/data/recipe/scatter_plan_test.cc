@@ -40,6 +40,13 @@ TEST_CASE("scatter: keys differ by seed, unit and row, and those of the split ar
   CHECK(RowKeys(1, 0).of_order(0) != RowKeys(1, 0).of_split(0));
 }
 
+TEST_CASE("scatter: names of files are in the order of their numbers") {
+  CHECK(part_name(7, 1) == "part-00007.parquet");
+  CHECK(part_name(99'999, 100'000) == "part-99999.parquet");
+  CHECK(part_name(99'999, 100'001) == "part-099999.parquet");
+  CHECK(part_name(99'999, 100'001) < part_name(100'000, 100'001));
+}
+
 TEST_CASE("scatter: a part has a bucket at least") {
   CHECK(bucket_counts({{"a", 0.9}, {"b", 0.1}}, 1000, 100) == std::vector<std::uint32_t>{10, 2});
   CHECK(bucket_counts({{"a", 1.0}}, 0, 100) == std::vector<std::uint32_t>{1});
