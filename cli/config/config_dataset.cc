@@ -99,20 +99,22 @@ Result<void> ConfigDataset::take_section(const ConfigValue& value) {
   return {};
 }
 
+Result<std::string> cache_folder(const std::string& text) {
+  const std::size_t colon = text.find("://");
+  if (colon == std::string::npos) return text;
+  if (const std::string scheme = text.substr(0, colon); scheme != "file")
+    return usage_error(fmt::format(
+        "this version of dtrain has no cache in {}:// yet; name a folder that all nodes have", printable(scheme, 20)));
+  const std::string folder = text.substr(colon + 3);
+  if (!folder.starts_with('/')) return usage_error("expected file:///, and the whole path");
+  return folder;
+}
+
 Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::string& path) {
   if (!value.is_scalar() || value.text.empty()) return parts_->wrong(value, path, "expected a folder");
-  std::string folder = value.text;
-  if (const std::size_t colon = folder.find("://"); colon != std::string::npos) {
-    const std::string scheme = folder.substr(0, colon);
-    if (scheme != "file")
-      return parts_->wrong(value, path,
-                           fmt::format("this version of dtrain has no cache in {}:// yet; name a folder that all "
-                                       "nodes have",
-                                       printable(scheme, 20)));
-    folder.erase(0, colon + 3);
-    if (!folder.starts_with('/')) return parts_->wrong(value, path, "expected file:///, and the whole path");
-  }
-  parts_->cache_dir = folder;
+  auto folder = cache_folder(value.text);
+  if (!folder) return parts_->wrong(value, path, folder.error().message);
+  parts_->cache_dir = std::move(*folder);
   parts_->may_be_idle(value, path);
   return {};
 }

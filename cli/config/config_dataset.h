@@ -11,6 +11,9 @@
 
 namespace dtrain::cli {
 
+// The folder of a cache, by a path or a URL of file://. Error: other URLs.
+Result<std::string> cache_folder(const std::string& text);
+
 // Each take_...() has an error that begins with the value's place, and shows no value.
 class ConfigDataset {
  public:

@@ -59,10 +59,11 @@ bool lock_shared(int file) {
   return false;
 }
 
-// Shared, and never given back: the kernel does it when the last process of this job here has ended.
-Result<void> hold(const std::string& entry) {
+// Shared, and never given back: the kernel does it when the last process of this job here has ended. `in_exec`: the
+// program that this process executes has the lock too.
+Result<void> hold(const std::string& entry, bool in_exec) {
   const std::string used = entry + "/used";
-  const int file = ::open(used.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  const int file = ::open(used.c_str(), O_RDONLY | O_NOFOLLOW | (in_exec ? 0 : O_CLOEXEC));
   if (file < 0 && errno != ENOENT) return system_error(printable(used, 400), errno);
   if (file >= 0 && !lock_shared(file)) {
     if (errno != EWOULDBLOCK) return system_error(printable(used, 400), errno);
@@ -109,7 +110,7 @@ int cache_command(const std::vector<std::string>& words) {
   return become_dtrain_data("cache", whole_request(*asked, *said));
 }
 
-std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet) {
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
   asked.request = R"({"json":true})";
@@ -119,7 +120,7 @@ std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet
   if (answer->code != 0) return answer->code;
   const auto found = parse_dataset_found(answer->text);
   if (!found) return fail(found.error());
-  if (auto done = hold(found->folder); !done) return fail(done.error());
+  if (auto done = hold(found->folder, becomes_another); !done) return fail(done.error());
   forget_datasets(host);
   for (const auto& [name, folder] : found->variables) {
     ::setenv(name.c_str(), folder.c_str(), 1);

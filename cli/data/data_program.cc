@@ -19,6 +19,7 @@
 
 #include "cli/base/fail.h"
 #include "cli/base/own_file.h"
+#include "launcher/base/inherited.h"
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -64,7 +65,8 @@ struct HeldSignals {
   sigset_t before{};
   HeldSignals() {
     ::sigemptyset(&held);
-    for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&held, each);
+    // What nohup or a shell's `&` ignores stays ignored: blocked, it would be seen here.
+    for (const int each : launcher::not_ignored({SIGINT, SIGTERM, SIGHUP})) ::sigaddset(&held, each);
     ::pthread_sigmask(SIG_BLOCK, &held, &before);
   }
   ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }

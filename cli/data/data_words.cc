@@ -12,6 +12,7 @@
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
 #include "cli/ckpt/ckpt_words.h"
+#include "cli/config/config_dataset.h"
 #include "cli/parse/command_words.h"
 
 namespace dtrain::cli {
@@ -20,6 +21,7 @@ namespace {
 using WordsJson = nlohmann::ordered_json;
 using FlagValues = std::map<std::string, std::string>;
 
+constexpr std::size_t kFewestDigits = 4;  // of a key: fewer, or none, are no choice
 constexpr int kMostThreads = 4096;
 constexpr int kMostWait = 7 * 24 * 3600;
 constexpr int kMostAge = 100'000'000;
@@ -29,8 +31,10 @@ std::string value_of_flag(const FlagValues& flags, const char* name) {
   return found == flags.end() ? "" : found->second;
 }
 
-DataAsked asked_of(const FlagValues& flags, const WordsJson& request) {
-  return {value_of_flag(flags, "config"), value_of_flag(flags, "cache-dir"), request.dump()};
+Result<DataAsked> asked_of(const FlagValues& flags, const WordsJson& request) {
+  auto folder = cache_folder(value_of_flag(flags, "cache-dir"));
+  if (!folder) return folder.error().in("--cache-dir");
+  return DataAsked{value_of_flag(flags, "config"), std::move(*folder), request.dump()};
 }
 
 // A whole number of a flag, into the request.
@@ -98,6 +102,10 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   if (what == "rm" && keys.empty()) return usage_error("name the entries: dtrain cache rm KEY...");
   if (what != "rm" && what != "verify" && !keys.empty())
     return usage_error(fmt::format("dtrain cache {} takes no keys ({})", what, printable(keys[0])));
+  for (const std::string& key : keys)
+    if (key.size() < kFewestDigits)
+      return usage_error(
+          fmt::format("'{}' is too short for a key: give {} digits or more", printable(key), kFewestDigits));
   for (const auto& [flag, of] : {std::pair("json", "ls"), std::pair("ttl", "gc"), std::pair("max-size", "gc")})
     if (flags->contains(flag) && what != of) return usage_error(fmt::format("dtrain cache {} has no --{}", what, flag));
   WordsJson request = {{"do", what}, {"keys", keys}, {"json", flags->contains("json")}};

@@ -38,7 +38,7 @@ Result<void> workers(const Given& given, Plan& plan) {
   if (!count) return count.error();
   plan.spec.nproc_per_node = *count;
   // A number in a config is no sign that the program is Horovod's.
-  plan.spec.horovod = given.options.given(FlagId::num_proc) && given.options.origin(FlagId::num_proc) != Origin::file;
+  plan.spec.horovod = given.options.given(FlagId::num_proc) && given.options[FlagId::num_proc].origin != Origin::file;
   if (auto done = resolve_own_device(given, plan); !done) return done;
   return take_restarts(given.options, plan);
 }

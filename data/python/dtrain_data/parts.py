@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 def input_files(source, output):
-    """The Parquet files of a file, a folder or a pattern, in the order of their paths. What `output` has is no input."""
+    """The Parquet files of a file, a folder or a pattern, in the order of their paths; none that lies in `output`."""
     if os.path.isfile(source):
         return [source]
     if os.path.isdir(source):

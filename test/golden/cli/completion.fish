@@ -16,7 +16,7 @@ function __dtrain_place
             echo command
             return
         end
-        if not contains -- $words[1] run plan launch
+        if not contains -- $words[1] run plan predict launch
             echo $words[1]
             return
         end

@@ -162,7 +162,8 @@ TEST_CASE("workers of the whole job are divided among its nodes") {
     INFO(row.text);
     CHECK(plan_of(row.text, row.words, row.env).spec.nproc_per_node == row.workers);
   }
-  CHECK(plan_of("num_processes: 4").spec.horovod);
+  CHECK_FALSE(plan_of("num_processes: 4").spec.horovod);
+  CHECK(plan_of("num_processes: 4", {"-np", "3"}).spec.horovod);
   CHECK_FALSE(plan_of("num_processes: 4", {"--nproc=3"}).spec.horovod);
   CHECK(why_no_plan("num_processes: 3\nnnodes: 2") ==
         "job.yaml:1: num_processes '3': these are no equal parts for 2 nodes; give each node its --nproc");

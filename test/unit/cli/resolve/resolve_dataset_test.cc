@@ -9,9 +9,11 @@ using Catch::Contains;
 
 namespace {
 
-std::string with_data_set(const std::string& path, const FileFacts& facts, bool from_config = false) {
+std::string with_data_set(const std::string& path, const FileFacts& facts, bool from_config = false,
+                          bool chosen = true) {
   Host host = test_host();
   host.env["DTRAIN_DATASET"] = path;
+  if (chosen) host.place = launcher::AgentPlace{};
   host.probe = [=, before = host.probe](const std::string& asked) { return asked == path ? facts : before(asked); };
   const std::vector<std::string> words = {"true"};
   auto raw = parse(words);
@@ -32,6 +34,8 @@ TEST_CASE("a node without the data set starts no worker") {
         "DTRAIN_DATASET: /c/k/train is not there on this node; choose a backend.cache_dir that all nodes have");
   CHECK_THAT(with_data_set("/c/k/train", closed), Contains("cannot be read on this node"));
   CHECK(with_data_set("s3://bucket/train", missing) == "fine");
+  // Nobody but the user has set the variable.
+  CHECK(with_data_set("/c/k/train", missing, false, false) == "fine");
   // The config names another one, which comes later.
   CHECK(with_data_set("/c/k/train", missing, true) == "fine");
 }
