@@ -25,7 +25,7 @@ using Words = std::span<const std::string_view>;
 using dtrain::data::RowsOfSplits;
 
 // Errors of the library begin with its name, and lines for the user get it elsewhere.
-std::string without_name(std::string text) {
+std::string without_name(const std::string& text) {
   constexpr std::string_view kName = "dtrain: ";
   return text.starts_with(kName) ? text.substr(kName.size()) : text;
 }

@@ -369,8 +369,7 @@ class Process(unittest.TestCase):
             self.assertLess(peaks[1] - peaks[0], 15_000_000)
         equal = self.write("equal.parquet", pyarrow.table({"a": numpy.zeros(1_000_000)}), row_group_size=50_000)
         for more in ({"input": [str(equal)], "steps": [{"dedup": ["a"]}]},
-                     {"input": inputs[:3], "shuffle": False, "parallelism": 1,
-                      "split": {"train": 0.999, "few": 0.001}}):
+                     {"input": inputs[:3], "shuffle": False, "parallelism": 1, "split": {"train": 0.999, "b": 0.001}}):
             _, report = self.make({"memory_limit_bytes": 100_000_000, **more})
             if not os.environ.get("DTRAIN_TEST_SANITIZE"):
                 self.assertLess(report["peak_memory_bytes"], 104_000_000)
