@@ -40,7 +40,7 @@ class Config(unittest.TestCase):
         text = json.dumps({"backend": {"type": "local", "trainer": {"num_workers": 3}}}, indent="\t")
         done = self.run_with(text, "--quiet", "sh", "-c", "echo $WORLD_SIZE ${HOROVOD_SIZE-}", file="job.json",
                              env={"DTRAIN_CONFIG": "./job.json"})
-        self.assertEqual((done.returncode, sorted(done.stdout.splitlines())), (0, ["[0] 3 ", "[1] 3 ", "[2] 3 "]), done)
+        self.assertEqual((done.returncode, sorted(done.stdout.splitlines())), (0, ["[0] 3", "[1] 3", "[2] 3"]), done)
         shown = self.run_with(text, "--backend=./job.json", "--print-config", file="job.json").stdout.splitlines()
         self.assertEqual(shown[:-1], ["  --nproc     3           ./job.json:5: backend.trainer.num_workers",
                                       "  --num-proc  3           ./job.json:5: backend.trainer.num_workers",
