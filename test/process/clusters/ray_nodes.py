@@ -2,7 +2,7 @@
 standard input is a wish, and its answer a line; the cluster ends with the input.
 
   add {"num_cpus": 2}    a node; says its number. With "hidden": FOLDER, the node finds this folder empty
-  kill N                 its raylet, by SIGKILL
+  kill N                 its raylet, by SIGKILL; answers when Ray knows
   raylet N               says its process
 """
 import contextlib
@@ -47,6 +47,7 @@ def main():
                 elif wish == "kill":
                     node = nodes[int(rest)]
                     cluster.remove_node(node, allow_graceful=False)
+                    cluster.wait_for_nodes(30)  # until Ray has seen that it is gone
                     print("killed", file=OUT)
                 elif wish == "raylet":
                     print(nodes[int(rest)].all_processes["raylet"][0].process.pid, file=OUT)
