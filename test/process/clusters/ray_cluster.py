@@ -36,6 +36,10 @@ class RayCluster:
     def kill(self, node):
         self.wish(f"kill {node}")
 
+    def settle(self):
+        """Until Ray has seen which nodes were killed: it offers them for some seconds."""
+        self.wish("settle")
+
     def raylet(self, node):
         return int(self.wish(f"raylet {node}"))
 

@@ -2,7 +2,8 @@
 standard input is a wish, and its answer a line; the cluster ends with the input.
 
   add {"num_cpus": 2}    a node; says its number. With "hidden": FOLDER, the node finds this folder empty
-  kill N                 its raylet, by SIGKILL; answers when Ray knows
+  kill N                 its raylet, by SIGKILL
+  settle                 answers when Ray has seen which nodes are gone
   raylet N               says its process
 """
 import contextlib
@@ -47,8 +48,10 @@ def main():
                 elif wish == "kill":
                     node = nodes[int(rest)]
                     cluster.remove_node(node, allow_graceful=False)
-                    cluster.wait_for_nodes(30)  # until Ray has seen that it is gone
                     print("killed", file=OUT)
+                elif wish == "settle":
+                    cluster.wait_for_nodes(60)
+                    print("settled", file=OUT)
                 elif wish == "raylet":
                     print(nodes[int(rest)].all_processes["raylet"][0].process.pid, file=OUT)
         finally:

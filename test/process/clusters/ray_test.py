@@ -89,6 +89,7 @@ print(len(minutes), ((minutes - said) ** 2).mean() / minutes.var())
         self.assertAlmostEqual(float(error), float(losses["ray", "ddp"]), delta=0.01)
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
+        CLUSTER.settle()
         said = self.says("--engine", "ray", "-np", "5", "sh", "-c", FACTS)
         self.assertEqual([row[:3] for row in self.rows(said)], [(r, 5, r % 2) for r in range(5)], said)
         pathlib.Path(self.folder, "job.yaml").write_text("backend: ray\n")
