@@ -24,20 +24,14 @@ namespace {
 using Words = std::span<const std::string_view>;
 using dtrain::data::RowsOfSplits;
 
-// Errors of the library begin with its name, and lines for the user get it elsewhere.
-std::string without_name(const std::string& text) {
-  constexpr std::string_view kName = "dtrain: ";
-  return text.starts_with(kName) ? text.substr(kName.size()) : text;
-}
-
 template <class Work>
 auto with_codes(const Work& work) {
   try {
     return work();
   } catch (const dtrain::data::RecipeError& error) {
-    throw dtrain::data::CacheError(dtrain::data::kUsageCode, without_name(error.what()));
+    throw dtrain::data::CacheError(dtrain::data::kUsageCode, error.what());
   } catch (const dtrain::DataError& error) {
-    throw dtrain::data::CacheError(dtrain::data::kDamagedCode, without_name(error.what()));
+    throw dtrain::data::CacheError(dtrain::data::kDamagedCode, error.what());
   }
 }
 

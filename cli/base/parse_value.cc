@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
@@ -218,6 +220,28 @@ std::vector<std::string> unknown_signals(std::string_view text) {
   for (const std::string& part : split(text, ','))
     if (std::string name = trimmed(part); !parse_signal(name)) unknown.push_back(std::move(name));
   return unknown;
+}
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 9> kUnits{{{"", 1},
+                                                                                     {"B", 1},
+                                                                                     {"KB", 1000},
+                                                                                     {"MB", 1000'000},
+                                                                                     {"GB", 1000'000'000},
+                                                                                     {"TB", 1000'000'000'000},
+                                                                                     {"KiB", 1ULL << 10},
+                                                                                     {"MiB", 1ULL << 20},
+                                                                                     {"GiB", 1ULL << 30}}};
+  std::uint64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const auto& [name, bytes] : kUnits) {
+    std::uint64_t size = 0;
+    if (status == std::errc() && unit == name && !__builtin_mul_overflow(number, bytes, &size) && size != 0 &&
+        size < 1ULL << 62)
+      return size;
+  }
+  return usage_error("expected a size such as 5GB, 300MiB or 1000000");
 }
 
 }  // namespace dtrain::cli

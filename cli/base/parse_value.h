@@ -2,6 +2,7 @@
 // The value syntaxes of the flags. Pure and total: any bytes give a value or an error that says what was expected.
 // The messages do not name the flag; the caller puts it in front (Error::in).
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ Result<double> parse_python_float(std::string_view text);
 
 // Seconds in plain digits, with an optional fraction of which milliseconds count: "30", "0.5". At most a year.
 Result<std::chrono::milliseconds> parse_seconds(std::string_view text);
+
+// "5GB", "300MiB" or "1000": bytes, 1 or more.
+Result<std::uint64_t> parse_size(std::string_view text);
 
 // A switch in the environment: a whole number as Python's int() reads it (0 is off), or true/false/yes/no/on/off.
 Result<bool> parse_switch(std::string_view text);

@@ -18,7 +18,4 @@ struct CkptAsked {
 
 Result<CkptAsked> parse_ckpt(const std::vector<std::string>& words);
 
-// "5GB", "300MiB" or "1000": bytes, 1 or more.
-Result<std::uint64_t> parse_size(std::string_view text);
-
 }  // namespace dtrain::cli

@@ -11,7 +11,6 @@
 #include "cli/base/parse_value.h"
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
-#include "cli/ckpt/ckpt_words.h"
 #include "cli/config/config_dataset.h"
 #include "cli/parse/command_words.h"
 
@@ -46,23 +45,6 @@ Result<void> take_number(const FlagValues& flags, const char* flag, int most, co
   return {};
 }
 
-// The words that are no flags, nor a flag's value.
-std::vector<std::string> plain_words(const Command& command, std::vector<std::string>& words) {
-  std::vector<std::string> plain, rest;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].starts_with('-')) {
-      plain.push_back(words[i]);
-      continue;
-    }
-    rest.push_back(words[i]);
-    for (const CommandFlag& row : command.flags)
-      if (!row.value.empty() && words[i] == fmt::format("--{}", row.name) && i + 1 < words.size())
-        rest.push_back(words[++i]);
-  }
-  words = std::move(rest);
-  return plain;
-}
-
 Result<void> take_limits(const FlagValues& flags, WordsJson& request) {
   if (flags.contains("ttl")) {
     const auto age = parse_age(value_of_flag(flags, "ttl"));
@@ -90,7 +72,7 @@ Result<DataAsked> parse_preprocess(const std::vector<std::string>& words) {
 
 Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   std::vector<std::string> rest = words;
-  std::vector<std::string> keys = plain_words(*find_command("cache"), rest);
+  std::vector<std::string> keys = take_plain_words(*find_command("cache"), rest);
   const auto flags = command_words(CommandId::cache, rest, Unknown::repeated);
   if (!flags) return flags.error();
   constexpr std::string_view kDo = "ls,verify,gc,rm";

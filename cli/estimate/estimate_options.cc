@@ -105,24 +105,6 @@ Result<void> read_flags(std::map<std::string, std::string>& flags, EstimateOptio
   return read_ranks(flags, options);
 }
 
-// The words that are neither flags nor their values.
-std::vector<std::string> take_plain(std::vector<std::string>& words) {
-  std::vector<std::string> plain, flags;
-  const Command& command = *find_command("estimate");
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].starts_with('-')) {
-      plain.push_back(words[i]);
-      continue;
-    }
-    flags.push_back(words[i]);
-    for (const CommandFlag& flag : command.flags)
-      if (words[i] == fmt::format("--{}", flag.name) && !flag.value.empty() && i + 1 < words.size())
-        flags.push_back(words[++i]);
-  }
-  words = flags;
-  return plain;
-}
-
 }  // namespace
 
 Result<void> take_optimizer(const std::string& name, EstimateOptions& options) {
@@ -160,7 +142,7 @@ Result<double> parse_memory(const std::string& text) {
 
 Result<EstimateOptions> parse_estimate(const std::vector<std::string>& words) {
   std::vector<std::string> flag_words = words;
-  const std::vector<std::string> plain = take_plain(flag_words);
+  const std::vector<std::string> plain = take_plain_words(*find_command("estimate"), flag_words);
   auto flags = command_words(CommandId::estimate, flag_words, Unknown::repeated);
   if (!flags) return flags.error();
   EstimateOptions options;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
@@ -52,6 +53,22 @@ Result<std::map<std::string, std::string>> command_words(CommandId id, const std
     values[std::string(row->name)] = std::move(value);
   }
   return values;
+}
+
+std::vector<std::string> take_plain_words(const Command& command, std::vector<std::string>& words) {
+  std::vector<std::string> plain, rest;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with('-')) {
+      plain.push_back(words[i]);
+      continue;
+    }
+    rest.push_back(words[i]);
+    for (const CommandFlag& flag : command.flags)
+      if (!flag.value.empty() && words[i] == fmt::format("--{}", flag.name) && i + 1 < words.size())
+        rest.push_back(words[++i]);
+  }
+  words = std::move(rest);
+  return plain;
 }
 
 }  // namespace dtrain::cli

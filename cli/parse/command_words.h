@@ -17,4 +17,7 @@ enum class Unknown { hidden, repeated };
 Result<std::map<std::string, std::string>> command_words(CommandId command, const std::vector<std::string>& words,
                                                          Unknown unknown = Unknown::hidden);
 
+// Takes out of `words` those that are neither flags of this command nor their values, and returns them.
+std::vector<std::string> take_plain_words(const Command& command, std::vector<std::string>& words);
+
 }  // namespace dtrain::cli

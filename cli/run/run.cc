@@ -103,9 +103,8 @@ std::optional<int> with_dataset(const RawOptions& raw, const Options& options, H
   return provide_dataset(raw, host, quiet && *quiet, becomes_another);
 }
 
-// What would keep the job from starting, so that nobody waits for a data set first.
-Result<void> check_before_dataset(const JobStart& start, const Options& options) {
-  if (!start.raw.data) return {};
+// What would keep a job from starting whose agents somebody else starts, as far as it is known here.
+Result<void> check_start_elsewhere(const JobStart& start, const Options& options) {
   if (auto done = judge_for_nodes(start.raw, options, start.host); !done) return done;
   return start.hosts ? check_submission(start.raw, options, start.host, *start.hosts) : Result<void>();
 }
@@ -124,11 +123,8 @@ int show_plan(const RawOptions& typed, const std::vector<std::string>& words, bo
   const Options options(start->raw, start->host);
   const auto shown = [&](const JobLayout& layout) { return print((as_json ? layout_json : layout_text)(layout)); };
   if (start->hosts || start->cluster || start->srun)
-    if (auto done = judge_for_nodes(start->raw, options, start->host); !done) return fail(done.error());
-  if (start->hosts) {
-    if (auto done = check_submission(start->raw, options, start->host, *start->hosts); !done) return fail(done.error());
-    return shown(layout_on_hosts(*start->hosts, options));
-  }
+    if (auto done = check_start_elsewhere(*start, options); !done) return fail(done.error());
+  if (start->hosts) return shown(layout_on_hosts(*start->hosts, options));
   if (start->cluster) {
     const auto look = look_at_cluster(start->raw, options, start->host, *start->cluster);
     if (!look) return fail(look.error());
@@ -220,7 +216,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   const Options options(typed, start->host);
   const bool asks = options.given(FlagId::print_config);
   if (!asks && (start->hosts || start->cluster || start->srun)) {
-    if (auto done = check_before_dataset(*start, options); !done) return fail(done.error());
+    if (typed.data)  // nobody waits for a data set of a job that cannot start
+      if (auto done = check_start_elsewhere(*start, options); !done) return fail(done.error());
     if (const auto code = with_dataset(typed, options, start->host, start->srun.has_value())) return *code;
     if (start->hosts) return submit(typed, options, start->host, std::move(*start->hosts));
     if (start->cluster) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));

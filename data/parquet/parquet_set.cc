@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/arrow/arrow_calls.h"
 #include "data/base/random_bits.h"
 #include "data/parquet/arrow_columns.h"
 #include "data/parquet/group_pool.h"
@@ -29,26 +30,10 @@ struct ArrowGroup : DecodedGroup {
   std::vector<ColumnValues> owned;
 };
 
-[[noreturn]] void fail(const std::string& where, const std::string& reason) {
-  throw DataError(fmt::format("dtrain: {}: {}", where, reason.substr(0, reason.find('\n'))));
-}
-
-// Arrow says some errors as a Status and throws others.
-template <typename Ask>
-auto ask(const std::string& where, const Ask& question) {
-  try {
-    auto answer = question();
-    if (!answer.ok()) fail(where, answer.status().message());
-    return std::move(answer).ValueUnsafe();
-  } catch (const parquet::ParquetException& error) {
-    fail(where, error.what());
-  }
-}
-
 std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
                                                         std::shared_ptr<parquet::FileMetaData> footer,
                                                         double* disk_seconds) {
-  return ask(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
+  return must_all(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
     parquet::ReaderProperties reading(pool);
     reading.set_page_checksum_verification(true);  // of pages that have one
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
@@ -125,40 +110,41 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
     footers_kept_ += footer->size();
     file.footer = footer;
   }
-  const std::shared_ptr<arrow::Schema> schema = ask(file.path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
-    std::shared_ptr<arrow::Schema> read;
-    ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
-    return read;
-  });
+  const std::shared_ptr<arrow::Schema> schema =
+      must_all(file.path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
+        std::shared_ptr<arrow::Schema> read;
+        ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
+        return read;
+      });
   std::vector<std::string> names = columns;
   if (names.empty() && first) names = schema->field_names();
   if (names.empty()) {
     for (const Column& column : columns_) names.push_back(column.name);
     for (const std::string& name : schema->field_names()) {
       if (std::find(names.begin(), names.end(), name) == names.end()) {
-        fail(file.path, fmt::format("it has a column '{}', which {} has not", name, files_.front()->path));
+        fail_at(file.path, fmt::format("it has a column '{}', which {} has not", name, files_.front()->path));
       }
     }
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::vector<int> found = schema->GetAllFieldIndices(names[i]);
-    if (found.size() > 1) fail(file.path, fmt::format("it has {} columns '{}'", found.size(), names[i]));
+    if (found.size() > 1) fail_at(file.path, fmt::format("it has {} columns '{}'", found.size(), names[i]));
     if (found.empty()) {
-      fail(file.path,
-           fmt::format("it has no column '{}'; it has {}", names[i], fmt::join(schema->field_names(), ", ")));
+      fail_at(file.path,
+              fmt::format("it has no column '{}'; it has {}", names[i], fmt::join(schema->field_names(), ", ")));
     }
     const Column column = column_of(file.path, *schema->field(found[0]));
     if (first) columns_.push_back(column);
     if (type_text(column) != type_text(columns_[i])) {
-      fail(file.path, fmt::format("column '{}' is {}, and in {} it is {}; write all files with one type", column.name,
-                                  type_text(column), files_.front()->path, type_text(columns_[i])));
+      fail_at(file.path, fmt::format("column '{}' is {}, and in {} it is {}; write all files with one type",
+                                     column.name, type_text(column), files_.front()->path, type_text(columns_[i])));
     }
     file.fields.push_back(found[0]);
   }
   for (int group = 0; group < footer->num_row_groups(); ++group) {
     const auto in_footer = footer->RowGroup(group);
     const std::int64_t rows = in_footer->num_rows();
-    if (rows < 0) fail(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
+    if (rows < 0) fail_at(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
     groups_.push_back({&file, group});
     group_rows_.push_back(rows);
     std::int64_t tails = 0;
@@ -187,7 +173,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (stop) return nullptr;
     const std::string where = fmt::format("{}, column '{}'", name_of(group), columns_[i].name);
-    auto array = ask(where, [&]() -> arrow::Result<std::shared_ptr<arrow::ChunkedArray>> {
+    auto array = must_all(where, [&]() -> arrow::Result<std::shared_ptr<arrow::ChunkedArray>> {
       std::shared_ptr<arrow::ChunkedArray> read;
       ARROW_RETURN_NOT_OK(rows->Column(file.fields[i])->Read(&read));
       return read;

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "data/arrow/arrow_calls.h"
 #include "data/recipe/scatter_plan.h"
-#include "data/source/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

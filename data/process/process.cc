@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/arrow/arrow_calls.h"
 #include "data/process/part_files.h"
 #include "data/recipe/process_plan.h"
 #include "data/recipe/scatter_plan.h"
@@ -21,7 +22,6 @@
 #include "data/rows/statistics.h"
 #include "data/rows/unit_rows.h"
 #include "data/rows/value_hash.h"
-#include "data/source/arrow_calls.h"
 #include "data/source/source.h"
 #include "strategies/kept/available_memory.h"
 

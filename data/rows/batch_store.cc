@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

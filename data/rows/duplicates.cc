@@ -8,11 +8,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/arrow/arrow_calls.h"
 #include "data/recipe/scatter_plan.h"
 #include "data/rows/parallel.h"
 #include "data/rows/scatter.h"
 #include "data/rows/value_hash.h"
-#include "data/source/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 #include "data/source/source.h"
 
 namespace dtrain::data {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

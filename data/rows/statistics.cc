@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

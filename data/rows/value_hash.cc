@@ -11,8 +11,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "data/arrow/arrow_calls.h"
 #include "data/base/random_bits.h"
-#include "data/source/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

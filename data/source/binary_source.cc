@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 #include "data/source/source.h"
 
 namespace dtrain::data {

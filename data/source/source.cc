@@ -5,7 +5,7 @@
 #include <arrow/compute/cast.h>
 #include <fmt/format.h>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 
 namespace dtrain::data {
 namespace {

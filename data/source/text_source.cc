@@ -14,7 +14,7 @@
 #include <map>
 #include <optional>
 
-#include "data/source/arrow_calls.h"
+#include "data/arrow/arrow_calls.h"
 #include "data/source/source.h"
 
 namespace dtrain::data {

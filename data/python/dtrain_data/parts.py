@@ -89,18 +89,24 @@ def sync(file):
     os.fsync(file.fileno())
 
 
-def link_once(work, path, content, mode=0o666):
-    """Make the file with this content, if there is none, by way of the folder `work`. Returns what is in it then."""
-    own = os.path.join(work, f"{os.path.basename(path)}.{draft_name()}")
+@contextlib.contextmanager
+def new_file(path, draft, mode=0o666):
+    """A file that gets this name, whole and on the disk, at the end of the block, if there is none by then."""
     try:
-        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            yield file
             sync(file)
         with contextlib.suppress(FileExistsError):
-            os.link(own, path)
+            os.link(draft, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(own)
+            os.unlink(draft)
+
+
+def link_once(work, path, content, mode=0o666):
+    """Make the file with this content, if there is none, by way of the folder `work`. Returns what is in it then."""
+    with new_file(path, os.path.join(work, f"{os.path.basename(path)}.{draft_name()}"), mode) as file:
+        file.write(content)
     with open(path, "rb") as file:
         return file.read()
 
@@ -206,29 +212,29 @@ class Parts:
         return [part for part in self.parts if os.path.basename(self.result(part)) not in there]
 
     @contextlib.contextmanager
-    def claimed(self, part):
-        """Whether the part is this process's, until the end of the block."""
+    def locked(self, part):
+        """Whether the part is locked by this process until the end of the block."""
         lock = os.open(self.beside(part, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                free = not os.path.exists(self.result(part)) and self.tries(part) < MOST_TRIES
+                held = True
             except BlockingIOError:
-                free = False
-            yield free
+                held = False
+            yield held
         finally:
             os.close(lock)
 
+    @contextlib.contextmanager
+    def claimed(self, part):
+        """Whether the part is this process's, until the end of the block."""
+        with self.locked(part) as held:
+            yield held and not os.path.exists(self.result(part)) and self.tries(part) < MOST_TRIES
+
     def has_failed(self, part):
         """Nobody works on it, and nobody will: it has had all its tries."""
-        lock = os.open(self.beside(part, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return not os.path.exists(self.result(part)) and self.tries(part) >= MOST_TRIES
-        except BlockingIOError:
-            return False
-        finally:
-            os.close(lock)
+        with self.locked(part) as held:
+            return held and not os.path.exists(self.result(part)) and self.tries(part) >= MOST_TRIES
 
     @contextlib.contextmanager
     def one_try(self, part):
@@ -257,16 +263,8 @@ class Parts:
         if not schema.equals(mine):
             raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
                           f"{one_line(schema)}")
-        own = self.beside(part, draft_name())
-        try:
-            with open(own, "wb") as file:
-                parquet.write_table(table, file)
-                sync(file)
-            with contextlib.suppress(FileExistsError):
-                os.link(own, self.result(part))
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(own)
+        with new_file(self.result(part), self.beside(part, draft_name())) as file:
+            parquet.write_table(table, file)
         sync_folder(self.folder)
 
     def finish(self):

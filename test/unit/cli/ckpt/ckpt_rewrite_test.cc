@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "cli/base/parse_value.h"
 #include "cli/ckpt/ckpt_numbers.h"
 #include "cli/ckpt/ckpt_words.h"
 #include "cli/ckpt/ckpt_write.h"
