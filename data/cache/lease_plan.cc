@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace dtrain::data {
 namespace {
@@ -46,8 +47,9 @@ std::string builder_name(const Lease& lease) {
 
 LeaseStep LeaseWait::next(const LeaseSight& sight, LeaseTime now) {
   if (sight.whole) return LeaseStep::use;
-  // Also before a lease is taken: another process may hold the lock without which it cannot be.
-  if (now - began_ >= patience_.most) return LeaseStep::give_up;
+  // Also before a lease is taken: another process may hold the lock without which it cannot be. But who may not wait at
+  // all may still build.
+  if (std::exchange(has_looked_, true) && now - began_ >= patience_.most) return LeaseStep::give_up;
   if (!sight.lease) {
     seen_.reset();
     return LeaseStep::take;

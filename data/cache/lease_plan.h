@@ -72,6 +72,7 @@ class LeaseWait {
     LeaseTime since;
   };
   std::optional<Seen> seen_{};
+  bool has_looked_ = false;
 };
 
 }  // namespace dtrain::data

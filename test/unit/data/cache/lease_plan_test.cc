@@ -180,6 +180,18 @@ TEST_CASE("who waits says so every half minute, and gives up in the end") {
   CHECK(waiting.next(built_by("a", 100), seconds(200)) == LeaseStep::give_up);
 }
 
+TEST_CASE("who may not wait at all still looks once") {
+  const auto first = [](const LeaseSight& sight) {
+    return LeaseWait({.most = LeaseTime(0)}, seconds(5)).next(sight, seconds(6));
+  };
+  CHECK(first({}) == LeaseStep::take);
+  CHECK(first({true, std::nullopt, false}) == LeaseStep::use);
+  CHECK(first({false, lease_of("a"), true}) == LeaseStep::replace);
+  LeaseWait waiting({.most = LeaseTime(0)}, seconds(5));
+  CHECK(waiting.next(built_by("a", 1), seconds(5)) == LeaseStep::wait);
+  CHECK(waiting.next(built_by("a", 1), seconds(5)) == LeaseStep::give_up);
+}
+
 TEST_CASE("jobs that nothing happens to build once") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SimCache cache(1 + static_cast<int>(seed % 8), 3, seed);
