@@ -8,7 +8,7 @@
 namespace dtrain {
 
 struct ParquetLoaderOptions {
-  // Files, and folders of files whose names end in .parquet, which are read in the order of their names.
+  // Files, patterns of files, and folders of files that end in .parquet, here or in object stores, by order of names.
   std::vector<std::string> paths = {};
   // Columns that become tensors of their own: [rows], or [rows, n] if the column has lists of n values. A column NAME
   // of strings, binary or lists of any length becomes two tensors, as torch's jagged layout has them: NAME has the
@@ -41,7 +41,7 @@ struct ParquetLoaderOptions {
   bool drop_last = false;
   int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
 
-  // The options that a job's configuration has set: paths from DTRAIN_DATASET, which is a file or a folder, and
+  // The options that a job's configuration has set: paths from DTRAIN_DATASET, one of these words, and
   // window_size_bytes and fully_executed from DTRAIN_LOADER, a JSON object with these keys. There a window of null has
   // all rows, and "auto" is auto_window. Throws ConfigError.
   static ParquetLoaderOptions from_environment();

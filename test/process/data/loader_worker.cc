@@ -73,7 +73,8 @@ Json own_memory(const char* key) {
 }
 
 void run(const Json& job, Json& answer) {
-  for (const auto& [name, value] : job.value("env", Json::object()).items()) {
+  const Json env = job.value("env", Json::object());
+  for (const auto& [name, value] : env.items()) {
     const auto text = value.get<std::string>();
     text.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), text.c_str(), 1);
   }
