@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import json
+import math
 import os
 import pathlib
 import threading
@@ -41,9 +42,8 @@ class _Times(ctypes.Structure):
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
     if not path.exists():
-        raise ImportError(f"dtrain.ParquetLoader needs {path.name}, which this package was built without. Build dtrain "
-                          "from its sources where pip has installed torch and pyarrow, and set PYTHONPATH to the "
-                          "build's folder python (docs/training/loader.md)")
+        from dtrain_data import native  # a package from pip has its sources
+        path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -102,6 +102,15 @@ def _ranks(rank, world_size):
                          "both to numbers. Unset them, or give rank and world_size") from None
 
 
+def _checked_fill(fill):
+    """JSON has no nan and no infinity; what else is no number, the library names."""
+    for name, value in fill.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"dtrain: ParquetLoader: fill: column '{name}' cannot have the value {value}; give a "
+                             "finite number")
+    return fill
+
+
 class ParquetLoader:
     """Parquet files as batches of tensors, shuffled in bounded memory. Each `for` is an epoch:
 
@@ -123,8 +132,9 @@ class ParquetLoader:
                  shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
         rank, world_size = _ranks(rank, world_size)
         options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
-                   "matrices": {name: list(of) for name, of in (matrices or {}).items()}, "fill": dict(fill or {}),
-                   "shuffle": shuffle, "seed": seed, "drop_last": drop_last, "prefetch": prefetch}
+                   "matrices": {name: list(of) for name, of in (matrices or {}).items()},
+                   "fill": _checked_fill(dict(fill or {})), "shuffle": shuffle, "seed": seed,
+                   "drop_last": drop_last, "prefetch": prefetch}
         if paths is not None:
             paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
             options["paths"] = [os.fspath(path) for path in paths]

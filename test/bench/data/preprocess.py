@@ -51,7 +51,7 @@ client = None
 if how == "processes":
     import distributed
     client = distributed.Client(distributed.LocalCluster(n_workers=os.cpu_count(), threads_per_worker=1,
-                                                         dashboard_address=None))
+                                                         dashboard_address=None, silence_logs=50))
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
