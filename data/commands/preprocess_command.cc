@@ -17,6 +17,17 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
   throw CacheError(kUsageCode, "dataset.inputs_by: expected mtime or content");
 }
 
+// Workers and other programs learn where the entry is by JSON, which has no other names.
+std::filesystem::path cache_to_name(const nlohmann::json& request) {
+  const std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
+  const nlohmann::json name = folder.string();
+  const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (nlohmann::json::parse(shown) == name) return folder;
+  throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
+                                           "folder",
+                                           shown));
+}
+
 // What is built is what was hashed: the recipe names each file.
 EntryWanted entry_wanted(const nlohmann::json& request, const Processor& processor) {
   EntryWanted wanted;
@@ -42,7 +53,7 @@ int preprocess_command(const Processor& processor) {
   return with_request([&](const nlohmann::json& request) {
     // Listing and hashing the inputs may take minutes. Until there is something to clear away, a signal just ends this.
     const EntryWanted wanted = entry_wanted(request, processor);
-    const CacheFolder cache(cache_asked(request), MakeFolder::yes);
+    const CacheFolder cache(cache_to_name(request), MakeFolder::yes);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
     const auto text = request.value("json", false) ? got_json : got_text;

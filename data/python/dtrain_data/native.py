@@ -75,7 +75,7 @@ def built(name, sources=pathlib.Path(__file__).parent / "_sources"):
     """The file of `name`, PROGRAM or LIBRARY. Raises ImportError, which says what to do."""
     if not sources.exists():
         raise ImportError(f"dtrain: {name} is not in this package. Build dtrain where pip has installed pyarrow "
-                          "(docs/cache.md)")
+                          "(docs/training/loader.md)")
     arrow, version = _arrow(name)
     folder = compiling.cache() / f"data-pyarrow{version}-{compiling.digest(sources, str(arrow))}"
     return compiling.built(folder, name, name, f"pyarrow {version}",
