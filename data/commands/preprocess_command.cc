@@ -29,10 +29,9 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, fill = processor.fill](const std::filesystem::path& folder) {
-    return fill(recipe, folder);
-  };
-  wanted.say = say_line;
+  wanted.build = [recipe = wanted.recipe, fill = processor.fill, quiet = request.value("quiet", false)](
+                     const std::filesystem::path& folder) { return fill(recipe, folder, quiet); };
+  wanted.say = say_unless(request);
   return wanted;
 }
 
