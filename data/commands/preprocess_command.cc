@@ -79,13 +79,13 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store,
+  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store, quiet = request.value("quiet", false),
                   &processor](const std::filesystem::path& folder) {
-    RowsOfSplits rows = processor.fill(recipe, folder);
+    RowsOfSplits rows = processor.fill(recipe, folder, quiet);
     if (in_store) check_objects_unchanged(processor, recipe, inputs);
     return rows;
   };
-  wanted.say = say_line;
+  wanted.say = say_unless(request);
   return wanted;
 }
 
