@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <utility>
 
 #include "data/loader/epoch_reader.h"
 #include "data/loader/loader_plan.h"
+#include "data/parquet/seconds_since.h"
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
 #include "strategies/kept/available_memory.h"
@@ -53,9 +55,7 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
       tensors_(tensors_of(set_.columns(), options_.matrices)),
       names_(tensor_names(tensors_)),
       layout_(tensors_),
-      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})),
-      ahead_("ParquetLoader", options_.prefetch,
-             [this](const OrderState& from, Ahead::Output& output) { read_epochs(from, output); }) {
+      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})) {
   check_fill(set_.columns(), options_.fill);
   if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options_.paths[0]));
   if (batches() == 0) {
@@ -64,10 +64,11 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
                     "drop_last to false or take a smaller batch_size",
                     rows_, global_rows()));
   }
-  OrderState begin{.seed = options_.seed, .digest = set_.digest()};
-  if (options_.shuffle) begin.window = window();
-  ahead_.go_to(begin);
+  at_ = {.seed = options_.seed, .digest = set_.digest()};
+  if (options_.shuffle) at_.window = window();
 }
+
+BatchLoader::~BatchLoader() { stop(); }
 
 std::int64_t BatchLoader::window() const {
   const auto ragged = static_cast<std::int64_t>(layout_.ragged.size());
@@ -77,50 +78,125 @@ std::int64_t BatchLoader::window() const {
                         set_.name_of(bytes.largest));
 }
 
+std::optional<HostBatch> BatchLoader::next() {
+  if (failed_) std::rethrow_exception(failed_);
+  if (!thread_.joinable()) start();
+  // What is ready is not waited for, however long the kernel lets another thread run meanwhile.
+  const bool is_there = ready_->has_item();
+  const Clock::time_point begin = Clock::now();
+  Ready ready = ready_->pop();
+  if (!is_there) waited_ += seconds_since(begin);
+  if (ready.error) {
+    failed_ = ready.error;
+    std::rethrow_exception(failed_);
+  }
+  at_ = ready.after;
+  ready.times.batches = ready.batch ? 1 : 0;
+  note_times(ready.times);
+  return std::move(ready.batch);
+}
+
+// Before the first batch a program waits for the window to fill, and there is nothing to change.
+void BatchLoader::note_times(LoaderTimes times) {
+  const Clock::time_point now = Clock::now();
+  const double waited = std::exchange(waited_, 0);
+  const auto before = std::exchange(returned_, now);
+  if (before) {
+    times.seconds = std::chrono::duration<double>(now - *before).count();
+    times.waited = waited;
+  }
+  // fmt::print() would throw if standard error is closed or full.
+  if (const auto window = watch_.add(times))
+    std::fputs((wait_line("ParquetLoader", *window, options_.prefetch) + "\n").c_str(), stderr);
+}
+
+bool BatchLoader::wait(std::chrono::milliseconds limit) {
+  if (failed_) return true;
+  if (!thread_.joinable()) start();
+  if (ready_->has_item()) return true;
+  const Clock::time_point begin = Clock::now();
+  const bool is_there = ready_->wait(limit);
+  waited_ += seconds_since(begin);
+  return is_there;
+}
+
 void BatchLoader::set_epoch(std::uint64_t epoch) {
-  OrderState state = ahead_.at();
+  OrderState state = at_;
   state.epoch = epoch;
   state.rows_done = 0;
-  ahead_.go_to(state);
+  go_to(state);
+}
+
+void BatchLoader::go_to(const OrderState& state) {
+  stop();
+  failed_ = nullptr;
+  at_ = state;
 }
 
 void BatchLoader::load_state(const std::string& text) {
-  const OrderState& at = ahead_.at();
   const auto state = order_state(text);
   if (!state) refuse(fmt::format("'{}' is no text of state()", text.substr(0, 100)));
-  if (state->digest != at.digest || state->rows_done > rows_) {
+  if (state->digest != at_.digest || state->rows_done > rows_) {
     refuse("the state is one of other files: their names, sizes or row groups differ; with other rows it cannot go on");
   }
-  if (state->seed != at.seed) {
+  if (state->seed != at_.seed) {
     refuse(fmt::format("the state is one of seed {}, and this loader has {}; with another order it cannot go on",
-                       state->seed, at.seed));
+                       state->seed, at_.seed));
   }
   const bool any_window = options_.shuffle && options_.window_size_bytes == ParquetLoaderOptions::auto_window;
-  if (state->window != at.window && !(any_window && state->window > 0)) {
+  if (state->window != at_.window && !(any_window && state->window > 0)) {
     refuse(
         "the state is one of another window_size_bytes or shuffle, or of other columns; with another order it cannot "
         "go on");
   }
-  ahead_.go_to(*state);
+  go_to(*state);
+}
+
+void BatchLoader::start() {
+  stopped_ = false;
+  returned_.reset();
+  waited_ = 0;
+  ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
+  thread_ = std::thread([this, from = at_] {
+    try {
+      if (options_.fully_executed && options_.window_size_bytes != 0 && !executed_) set_.read_through(stopped_);
+      executed_ = !stopped_;
+      read_epochs(from);
+    } catch (...) {
+      ready_->push({std::nullopt, {}, std::current_exception(), {}});
+    }
+  });
+}
+
+void BatchLoader::stop() {
+  if (!thread_.joinable()) return;
+  stopped_ = true;
+  ready_->close();
+  thread_.join();
 }
 
 // On the thread, until it is stopped.
-void BatchLoader::read_epochs(OrderState at, Ahead::Output& output) {
-  if (options_.fully_executed && options_.window_size_bytes != 0 && !executed_) set_.read_through(output.stopped());
-  executed_ = !output.stopped();
-  for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
+void BatchLoader::read_epochs(OrderState at) {
+  LoaderTimes times;
+  const auto push = [&](std::optional<HostBatch> batch, const OrderState& after) {
+    const Clock::time_point begin = Clock::now();
+    const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
+    times.ahead = seconds_since(begin);
+    return is_open;
+  };
+  for (; !stopped_; at.epoch += 1, at.rows_done = 0) {
     RowOrder order(set_.group_rows(), at.seed, at.epoch, at.window);
     EpochReader reader(set_, tensors_, layout_, std::move(order), at.rows_done);
     while (const auto share = next_share(at.rows_done)) {
-      std::optional<HostBatch> batch = reader.next(*share, output.stopped(), output.times);
+      std::optional<HostBatch> batch = reader.next(*share, stopped_, times);
       if (!batch) return;
       at.rows_done += share->batch_rows;
-      if (!output.give(std::move(batch), at)) return;
+      if (!push(std::move(batch), at)) return;
     }
     OrderState after = at;
     after.epoch += 1;
     after.rows_done = 0;
-    if (!output.give(std::nullopt, after)) return;
+    if (!push(std::nullopt, after)) return;
   }
 }
 
