@@ -13,6 +13,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/config/config_dataset.h"
 #include "cli/parse/command_words.h"
+#include "launcher/engine_wire/json_line.h"
 
 namespace dtrain::cli {
 namespace {
@@ -33,6 +34,8 @@ std::string value_of_flag(const FlagValues& flags, const char* name) {
 Result<DataAsked> asked_of(const FlagValues& flags, const WordsJson& request) {
   auto folder = cache_folder(value_of_flag(flags, "cache-dir"));
   if (!folder) return folder.error().in("--cache-dir");
+  if (!launcher::is_utf8(*folder))
+    return usage_error(fmt::format("--cache-dir '{}': the name is not UTF-8; name another folder", printable(*folder)));
   return DataAsked{value_of_flag(flags, "config"), std::move(*folder), request.dump()};
 }
 

@@ -18,6 +18,8 @@ struct Processor {
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
   // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder, bool quiet)> fill;
+  // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
+  std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "data/base/one_line.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/commands/key_lines.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "data/loader/batch_loader.h"
-#include "data/torch/host_tensors.h"
+#include "data/torch/loaded_batch.h"
 
 namespace dtrain {
 
@@ -20,11 +20,7 @@ ParquetLoader& ParquetLoader::operator=(ParquetLoader&&) noexcept = default;
 std::optional<LoadedBatch> ParquetLoader::next() {
   std::optional<data::HostBatch> host = impl_->next();
   if (!host) return std::nullopt;
-  LoadedBatch batch{{}, host->rows, host->repeated, host->global_rows};
-  for (std::size_t i = 0; i < host->tensors.size(); ++i) {
-    batch.tensors.emplace(impl_->names()[i], data::tensor_of(std::move(host->tensors[i])));
-  }
-  return batch;
+  return data::loaded_batch(std::move(*host), impl_->names());
 }
 
 std::uint64_t ParquetLoader::epoch() const { return impl_->epoch(); }
