@@ -7,6 +7,7 @@
 #include "data/torch/loaded_batch.h"
 
 namespace dtrain {
+
 class ParquetLoader::Impl : public data::BatchLoader {
   using BatchLoader::BatchLoader;
 };

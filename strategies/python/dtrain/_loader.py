@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import json
+import math
 import os
 import pathlib
 import threading
@@ -41,9 +42,8 @@ class _Times(ctypes.Structure):
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
     if not path.exists():
-        raise ImportError(f"dtrain.ParquetLoader needs {path.name}, which this package was built without. Build dtrain "
-                          "from its sources where pip has installed torch and pyarrow, and set PYTHONPATH to the "
-                          "build's folder python (docs/training/loader.md)")
+        from dtrain_data import native  # a package from pip has its sources
+        path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -114,6 +114,15 @@ def _ranks(who, rank, world_size):
                          "both to numbers. Unset them, or give rank and world_size") from None
 
 
+def _checked_fill(who, fill):
+    """JSON has no nan and no infinity; what else is no number, the library names."""
+    for name, value in fill.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"dtrain: {who}: fill: column '{name}' cannot have the value {value}; give a "
+                             "finite number")
+    return fill
+
+
 def paths_of(paths):
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in paths]
@@ -138,7 +147,8 @@ class BatchReader:
     def _common_options(self, batch_size, columns, matrices, fill, rank, world_size, fully_executed, **others):
         rank, world_size = _ranks(self._WHO, rank, world_size)
         options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
-                   "matrices": {name: list(of) for name, of in (matrices or {}).items()}, "fill": dict(fill or {}),
+                   "matrices": {name: list(of) for name, of in (matrices or {}).items()},
+                   "fill": _checked_fill(self._WHO, dict(fill or {})),
                    **{name: value for name, value in others.items() if value is not _UNSET}}
         if fully_executed is not None:
             options["fully_executed"] = fully_executed

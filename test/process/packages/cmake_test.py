@@ -35,13 +35,16 @@ add_subdirectory({ROOT} dtrain)
 add_executable(train train.cc careless.cc)
 target_link_libraries(train PRIVATE dtrain::strategies)
 """
-LOADS = """
+PREDICT_MAIN = ("_ZN6dtrain12predict_mainEiPPcRKSt8functionIFNS_9PredictorERKSt6vectorINSt7__cxx1112basic_stringIcSt11"
+                "char_traitsIcESaIcEEESaISA_EEEE")
+LOADS = f"""
 cmake_minimum_required(VERSION 3.25)
 project(loads LANGUAGES CXX)
 find_package(dtrain REQUIRED COMPONENTS data)
 add_executable(loads loads.cc)
 target_link_libraries(loads PRIVATE dtrain::data)
-target_link_options(loads PRIVATE LINKER:-u,_ZN6dtrain13ParquetLoaderC1ENS_20ParquetLoaderOptionsE)
+target_link_options(loads PRIVATE LINKER:-u,_ZN6dtrain13ParquetLoaderC1ENS_20ParquetLoaderOptionsE
+  LINKER:-u,{PREDICT_MAIN})
 """
 OPTIONS = """
 #include <cstdio>
