@@ -181,6 +181,19 @@ class Package(unittest.TestCase):
         self.assertRegex(done.stderr, r"^dtrain: dtrain-data needs Arrow, which pyarrow brings, and /usr/bin/python3 "
                                       r"has none: /usr/bin/python3 -m pip install 'pyarrow>=24'\n$")
 
+    def test_a_signal_ends_what_compiles_for_it_too(self):
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        compiler = self.program("c++", f"#!/bin/sh\nexec 3>{fifo}\necho here >&3\nsleep {DEADLINE}\nexit 1\n")
+        program = subprocess.Popen([PYTHON, "-c", "from dtrain_data.native import main; main()"],
+                                   env={**self.env, "CXX": compiler}, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(fifo) as lines:
+            self.assertEqual(lines.readline(), "here\n")
+            program.terminate()
+            self.assertEqual(program.wait(DEADLINE), -signal.SIGTERM)
+            self.assertEqual(set(lines.read().split()) - {"here"}, set())  # to its end: nobody has the FIFO any more
+
     @SLOW
     def test_data_are_prepared_and_read_by_what_it_compiles(self):
         programs = self.folder / "bin"
