@@ -105,6 +105,17 @@ std::string whole_request(const DataAsked& asked, const std::optional<std::strin
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 
+std::string dataset_request(bool quiet) { return WordsJson{{"json", true}, {"quiet", quiet}}.dump(); }
+
+std::string rows_request(const RawInput& input, const std::string& recipe, const std::string& files,
+                         const std::string& said, bool quiet) {
+  WordsJson request = {{"json", true},     {"quiet", quiet},         {"recipe", recipe},
+                       {"input", {files}}, {"filter", input.filter}, {"without", input.without}};
+  const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
+  if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
+  return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
+}
+
 bool has_dataset(const std::string& request) { return WordsJson::parse(request).contains("dataset"); }
 
 Result<std::chrono::seconds> parse_age(const std::string& text) {
