@@ -17,6 +17,7 @@ OLDEST = 24  # of pyarrow: cmake/FindArrowWheel.cmake
 SOURCES = pathlib.Path(__file__).parent / "_sources"
 PROGRAM, LIBRARY = "dtrain-data", "libdtrain_data.so"
 LIBRARIES = {PROGRAM: ["parquet", "arrow", "arrow_compute"], LIBRARY: ["parquet", "arrow"]}
+STORES = "arrow_s3"  # S3, which older wheels have in libarrow
 # The library's functions for C alone are visible.
 VISIBLE = "{ global: dtrain_*; local: *; };\n"
 # SHA-256 is OpenSSL's, whose headers few machines have: _sources/include/openssl declares what is used of them.
@@ -44,8 +45,10 @@ def _arrow(what):
 def _linked(name, folder):
     """What the linker is told of Arrow's libraries, whose names end in a number."""
     words = [f"-L{folder}", f"-Wl,-rpath,{folder}"]
-    for library in LIBRARIES[name]:
+    for library in [*LIBRARIES[name], STORES]:
         files = [path.name for path in folder.glob(f"lib{library}.so.*") if re.fullmatch(r".*\.so\.\d+", path.name)]
+        if library == STORES and not files:
+            continue
         if len(files) != 1:
             raise ImportError(f"dtrain: {name}: there are {len(files)} files lib{library}.so.NUMBER in {folder}; "
                               "install pyarrow again")
