@@ -42,7 +42,11 @@ class _Times(ctypes.Structure):
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
     if not path.exists():
-        from dtrain_data import native  # a package from pip has its sources
+        try:
+            from dtrain_data import native  # a package from pip has its sources
+        except ImportError:
+            raise ImportError("dtrain.ParquetLoader: this dtrain was built without it "
+                              "(docs/training/loader.md)") from None
         path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
