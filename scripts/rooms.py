@@ -127,7 +127,9 @@ ROOMS = {
         "rows": "arrow recipe source",
         "process": "arrow recipe rows source",
         "entry": "cache",
-        "commands": "cache entry",
+        "files": "",
+        "objects": "cache entry",
+        "commands": "cache entry objects",
     },
 }
 

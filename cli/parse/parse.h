@@ -34,9 +34,10 @@ struct RawOptions {
   std::vector<std::string> command;  // the program and its arguments; empty if none was given
   // What a config file says of the data set, as JSON for dtrain-data.
   std::optional<std::string> data{};
-  bool ended = false;        // by a `--` before the program
-  bool as_torchrun = false;  // called by the name of torchrun or launch: torchrun's defaults count
-  bool as_launch = false;    // called by the name of torch.distributed.launch
+  std::string credentials{};  // of the object store of its cache (cli/config/config_credentials.h): a secret
+  bool ended = false;         // by a `--` before the program
+  bool as_torchrun = false;   // called by the name of torchrun or launch: torchrun's defaults count
+  bool as_launch = false;     // called by the name of torch.distributed.launch
 
   CalledAs called() const {
     if (as_launch) return CalledAs::launch;

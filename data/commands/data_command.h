@@ -3,11 +3,13 @@
 // dtrain as far as it can be without reading data; so nothing of it is in anybody's `ps`.
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "data/entry/build_entry.h"
+#include "data/objects/object_store.h"
 
 namespace dtrain::data {
 
@@ -20,11 +22,16 @@ struct Processor {
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)> fill;
 };
 
-// {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false}
-int preprocess_command(const Processor& processor);
+// Opens the object store of a cache: "s3://BUCKET/PREFIX". `credentials` are those of the request, if it has some.
+using OpenObjects =
+    std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
 
-// {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000}
-int cache_command();
+// {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
+//  "json": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
+int preprocess_command(const Processor& processor, const OpenObjects& open = {});
+
+// {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
+//  "credentials": {...}}
+int cache_command(const OpenObjects& open = {});
 
 }  // namespace dtrain::data

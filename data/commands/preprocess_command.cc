@@ -6,6 +6,7 @@
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
+#include "data/objects/build_object.h"
 
 namespace dtrain::data {
 namespace {
@@ -38,14 +39,20 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
 
 }  // namespace
 
-int preprocess_command(const Processor& processor) {
+int preprocess_command(const Processor& processor, const OpenObjects& open) {
   return with_request([&](const nlohmann::json& request) {
     // Listing and hashing the inputs may take minutes. Until there is something to clear away, a signal just ends this.
     const EntryWanted wanted = entry_wanted(request, processor);
+    const auto text = request.value("json", false) ? got_json : got_text;
+    if (in_store(request)) {
+      const StopSignals signals;  // before a store starts threads
+      const auto store = store_asked(request, open);
+      const ObjectGot got = find_or_build(*store, wanted, signals);
+      return print_text(text(got.meta, got.uri, got.built));
+    }
     const CacheFolder cache(cache_asked(request), MakeFolder::yes);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
-    const auto text = request.value("json", false) ? got_json : got_text;
     return print_text(text(got.meta, got.folder.string(), got.built));
   });
 }
