@@ -14,6 +14,7 @@
 
 #include "data/cache/cache_error.h"
 #include "data/commands/data_command.h"
+#include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
 #include "data/source/input_files.h"
@@ -74,9 +75,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"preprocess",
      [](Words) {
-       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe});
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe}, dtrain::data::open_objects);
      }},
-    {"cache", [](Words) { return dtrain::data::cache_command(); }},
+    {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
 };
 

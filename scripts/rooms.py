@@ -128,7 +128,7 @@ ROOMS = {
         "process": "arrow recipe rows source",
         "entry": "cache",
         "files": "",
-        "objects": "cache entry",
+        "objects": "cache entry files",
         "commands": "cache entry objects",
     },
 }

@@ -28,6 +28,7 @@ using OpenObjects =
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
 //  "json": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
+// With "fill": {"folder": "", "key": ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,

@@ -85,6 +85,7 @@ std::vector<std::string> keys_meant(const std::vector<std::string>& all, const s
 int with_request(const std::function<int(const nlohmann::json& request)>& command) {
   nlohmann::json request = nlohmann::json::object();
   const auto wrong = [&](int code, std::string what) {
+    if (what.empty()) return code;  // it has been said
     constexpr std::string_view kOwnName = "dtrain: ";  // errors of data begin so, as a user's program throws them
     if (what.starts_with(kOwnName)) what.erase(0, kOwnName.size());
     say_line(with_line(what, request.value("file", std::string()), request.value("lines", nlohmann::json::object())));

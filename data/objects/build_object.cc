@@ -86,13 +86,13 @@ class ObjectBuilder {
   ObjectBuilder(ObjectStore& store, const EntryWanted& wanted, const StopSignals& signals, OwnBuild& own)
       : store_(store), wanted_(wanted), signals_(signals), own_(own) {}
 
-  void run() {
+  void run(const FillFolder& fill) {
     own_.beat();
     const ScratchFolder scratch;
     const fs::path folder = scratch.path() / "entry";
     fs::create_directory(folder);
     try {
-      run_in_child([&] { fill_entry(folder, wanted_); }, [this] { own_.beat_if_it_can(); }, signals_);
+      run_in_child([&] { fill ? fill(folder) : fill_entry(folder, wanted_); }, [this] { own_.beat_if_it_can(); }, signals_);
     } catch (const CacheError& error) {
       if (!is_disk_full(folder)) throw;
       throw CacheError(kSystemCode,
@@ -158,7 +158,8 @@ void clear_the_way(ObjectStore& store, const std::vector<ObjectBuild>& builds, c
 
 }  // namespace
 
-ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const StopSignals& signals) {
+ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const StopSignals& signals,
+                        const FillFolder& fill) {
   const LeaseTime began = now_of_claim();
   for (bool built = false;;) {
     OwnBuild own(store, wanted.key);
@@ -182,7 +183,7 @@ ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const Sto
           is_over = true;
           try {
             clear_the_way(store, builds, own, waiting, wanted);
-            ObjectBuilder(store, wanted, signals, own).run();
+            ObjectBuilder(store, wanted, signals, own).run(fill);
             built = true;
           } catch (const ClaimLost&) {
             wanted.say("another job has taken this build for dead, so the data set is looked for again");
