@@ -36,14 +36,20 @@ auto with_codes(const Work& work) {
   }
 }
 
-std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
+std::vector<dtrain::data::CacheInput> files_and_objects(const nlohmann::json& text) {
   return with_codes([&] {
     const dtrain::data::Recipe recipe = dtrain::data::parse_recipe(text);
-    std::vector<std::string> paths;
+    std::vector<dtrain::data::CacheInput> found;
     for (auto& file : dtrain::data::input_files(recipe.input, recipe.format).files)
-      paths.push_back(std::move(file.path));
-    return paths;
+      found.push_back({std::move(file.path), file.bytes, file.mtime_ns, {}});
+    return found;
   });
+}
+
+std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
+  std::vector<std::string> paths;
+  for (auto& file : files_and_objects(text)) paths.push_back(std::move(file.path));
+  return paths;
 }
 
 // fmt::print() would throw if standard error is closed or full.
@@ -75,7 +81,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"preprocess",
      [](Words) {
-       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe}, dtrain::data::open_objects);
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe, files_and_objects},
+                                               dtrain::data::open_objects);
      }},
     {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},

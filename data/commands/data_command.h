@@ -20,6 +20,8 @@ struct Processor {
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
   // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)> fill;
+  // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
+  std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
 
 // Opens the object store of a cache: "s3://BUCKET/PREFIX". `credentials` are those of the request, if it has some.

@@ -7,11 +7,13 @@
 #include <array>
 #include <cerrno>
 
+#include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
+#include "data/entry/build_child.h"
 #include "data/objects/build_object.h"
 
 namespace dtrain::data {
@@ -24,20 +26,58 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
   throw CacheError(kUsageCode, "dataset.inputs_by: expected mtime or content");
 }
 
+bool is_in_store(const nlohmann::json& recipe) {
+  const auto words = recipe.at("input").get<std::vector<std::string>>();
+  return std::any_of(words.begin(), words.end(), is_store_uri);
+}
+
+// By way of a child, which has the threads that a store's client starts: this process forks again.
+std::vector<CacheInput> found_in_stores(const Processor& processor, const nlohmann::json& recipe) {
+  const std::string text = said_by_child([&] {
+    nlohmann::json all = nlohmann::json::array();
+    for (const CacheInput& file : processor.files_and_objects(recipe))
+      all.push_back({file.path, file.size, file.mtime_ns});
+    return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  std::vector<CacheInput> files;
+  for (const auto& file : nlohmann::json::parse(text))
+    files.push_back(
+        {file.at(0).get<std::string>(), file.at(1).get<std::uint64_t>(), file.at(2).get<std::int64_t>(), {}});
+  return files;
+}
+
+// In the child that has read them.
+void check_objects_unchanged(const Processor& processor, const nlohmann::json& recipe,
+                             const std::vector<CacheInput>& inputs) {
+  for (const CacheInput& now : processor.files_and_objects(recipe)) {
+    const auto before =
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& one) { return one.path == now.path; });
+    if (before != inputs.end() && is_store_uri(now.path) &&
+        (now.size != before->size || now.mtime_ns != before->mtime_ns))
+      throw CacheError(kSystemCode,
+                       fmt::format("{}: it has changed while it was read; start again when it is whole", now.path));
+  }
+}
+
 // What is built is what was hashed: the recipe names each file.
 EntryWanted entry_wanted(const nlohmann::json& request, const Processor& processor) {
   EntryWanted wanted;
   wanted.recipe = request.at("dataset");
   const InputsBy by = inputs_by(wanted.recipe);
   wanted.recipe.erase("inputs_by");
-  wanted.inputs = cache_inputs(processor.files(wanted.recipe), by);
+  const bool in_store = is_in_store(wanted.recipe);
+  wanted.inputs = in_store ? cache_inputs(found_in_stores(processor, wanted.recipe), by)
+                           : cache_inputs(processor.files(wanted.recipe), by);
   wanted.recipe["input"] = nlohmann::json::array();
   for (const CacheInput& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, fill = processor.fill](const std::filesystem::path& folder) {
-    return fill(recipe, folder);
+  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store,
+                  &processor](const std::filesystem::path& folder) {
+    RowsOfSplits rows = processor.fill(recipe, folder);
+    if (in_store) check_objects_unchanged(processor, recipe, inputs);
+    return rows;
   };
   wanted.say = say_line;
   return wanted;
@@ -62,7 +102,7 @@ void fill_here(const nlohmann::json& request, const EntryWanted& wanted) {
 }
 
 FillFolder filler_of(const nlohmann::json& request, const EntryWanted& wanted) {
-  const auto reads_store = [](const CacheInput& input) { return input.path.find("://") != std::string::npos; };
+  const auto reads_store = [](const CacheInput& input) { return is_store_uri(input.path); };
   if (std::none_of(wanted.inputs.begin(), wanted.inputs.end(), reads_store)) return {};
   return [request, key = wanted.key](const std::filesystem::path& folder) {
     nlohmann::json again = request;
@@ -82,7 +122,7 @@ int preprocess_command(const Processor& processor, const OpenObjects& open) {
       return 0;
     }
     const auto text = request.value("json", false) ? got_json : got_text;
-    if (in_store(request)) {
+    if (cache_is_in_store(request)) {
       const StopSignals signals;  // before a store starts threads
       const auto store = store_asked(request, open);
       const ObjectGot got = find_or_build(*store, wanted, signals, filler_of(request, wanted));

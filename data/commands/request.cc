@@ -54,12 +54,12 @@ std::filesystem::path cache_asked(const nlohmann::json& request) {
   return usual_cache(words[0]);
 }
 
-bool in_store(const nlohmann::json& request) {
+bool cache_is_in_store(const nlohmann::json& request) {
   return request.value("cache_dir", std::string()).find("://") != std::string::npos;
 }
 
 std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open) {
-  if (!in_store(request)) return nullptr;
+  if (!cache_is_in_store(request)) return nullptr;
   const std::string named = request["cache_dir"].get<std::string>();
   if (!open) throw CacheError(kUsageCode, named + ": this dtrain-data has no object stores; name a folder");
   return open(named, request.value("credentials", nlohmann::json::object()));
@@ -85,7 +85,7 @@ std::vector<std::string> keys_meant(const std::vector<std::string>& all, const s
 int with_request(const std::function<int(const nlohmann::json& request)>& command) {
   nlohmann::json request = nlohmann::json::object();
   const auto wrong = [&](int code, std::string what) {
-    if (what.empty()) return code;  // it has been said
+    if (what.empty()) return code;                     // it has been said
     constexpr std::string_view kOwnName = "dtrain: ";  // errors of data begin so, as a user's program throws them
     if (what.starts_with(kOwnName)) what.erase(0, kOwnName.size());
     say_line(with_line(what, request.value("file", std::string()), request.value("lines", nlohmann::json::object())));

@@ -22,7 +22,7 @@ int print_text(const std::string& text);
 // `cache_dir` of the request, else where the first input lies.
 std::filesystem::path cache_asked(const nlohmann::json& request);
 // Whether the cache is in an object store.
-bool in_store(const nlohmann::json& request);
+bool cache_is_in_store(const nlohmann::json& request);
 // Nullptr: it is a folder.
 std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open);
 

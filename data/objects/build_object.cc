@@ -92,7 +92,8 @@ class ObjectBuilder {
     const fs::path folder = scratch.path() / "entry";
     fs::create_directory(folder);
     try {
-      run_in_child([&] { fill ? fill(folder) : fill_entry(folder, wanted_); }, [this] { own_.beat_if_it_can(); }, signals_);
+      run_in_child([&] { fill ? fill(folder) : fill_entry(folder, wanted_); }, [this] { own_.beat_if_it_can(); },
+                   signals_);
     } catch (const CacheError& error) {
       if (!is_disk_full(folder)) throw;
       throw CacheError(kSystemCode,

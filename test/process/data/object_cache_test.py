@@ -1,7 +1,6 @@
 """A cache in an object store: a real S3 server (moto's), the real dtrain-data, and pyarrow as a reader that knows
 nothing of dtrain. In between, where a test wants it, a proxy that cuts connections or lets them stand still."""
 import json
-import logging
 import os
 import pathlib
 import selectors
@@ -13,12 +12,12 @@ import threading
 import unittest
 import urllib.request
 
-import boto3
 import numpy
 import pyarrow
 import pyarrow.fs
 import pyarrow.parquet
-from moto.server import ThreadedMotoServer
+
+from s3_server import S3Server
 
 DTRAIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]) / "dtrain"
 DEADLINE_S = 60
@@ -97,17 +96,8 @@ class Proxy:
 class ObjectCache(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-        cls.addClassCleanup(server.stop)
-        cls.port = server.get_host_and_port()[1]
-        cls.url = f"http://127.0.0.1:{cls.port}"
-        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-        cls.s3 = boto3.client("s3", endpoint_url=cls.url, **keys)
-        cls.s3.create_bucket(Bucket=BUCKET)
-        iam = boto3.client("iam", endpoint_url=cls.url, **keys)
-        iam.create_user(UserName="ann")
+        cls.server = S3Server(BUCKET)
+        cls.addClassCleanup(cls.server.close)
         cls.inputs = cls.enterClassContext(tempfile.TemporaryDirectory())
         rng = numpy.random.default_rng(1)
         table = pyarrow.table({"x": rng.standard_normal(ROWS), "label": rng.integers(0, 9, ROWS)})
@@ -117,37 +107,39 @@ class ObjectCache(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "tmp").mkdir()
         self.cache = f"s3://{BUCKET}/{self.id().rpartition('.')[2]}"
-        self.write_config(self.url)
+        self.write_config(self.server.url)
 
-    def write_config(self, url, secret=SECRET):
+    def write_config(self, url, inputs=None, steps="[]"):
         config = self.folder / "job.yaml"
         config.write_text(f"""backend:
   cache_dir: {self.cache}
   cache_credentials:
     s3:
       client_kwargs:
-        {{aws_access_key_id: ann, aws_secret_access_key: {secret}, endpoint_url: '{url}', region_name: us-east-1}}
+        {{aws_access_key_id: ann, aws_secret_access_key: {SECRET}, endpoint_url: '{url}', region_name: us-east-1}}
 dataset:
-  input: {self.inputs}
+  input: {inputs or self.inputs}
+  steps: {steps}
   split: {{train: 0.9, validation: 0.1}}
 """)
         config.chmod(0o600)
 
-    def start(self, *words, **how):
-        env = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder / "tmp"), "DTRAIN_STORE_TIMEOUT_S": "2"}
+    def start(self, *words, **env):
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "TMPDIR": str(self.folder / "tmp"),
+               "DTRAIN_STORE_TIMEOUT_S": "2", **env}
         return subprocess.Popen([DTRAIN, *words], cwd=self.folder, env=env, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **how)
+                                stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
 
     def end(self, process):
         out, err = process.communicate(timeout=DEADLINE_S)
         self.assertNotIn(SECRET, out + err)
         return process.returncode, out, err
 
-    def run_dtrain(self, *words, **how):
-        return self.end(self.start(*words, **how))
+    def run_dtrain(self, *words, **env):
+        return self.end(self.start(*words, **env))
 
-    def preprocess(self):
-        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", "--json")
+    def preprocess(self, **env):
+        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", "--json", **env)
         self.assertEqual(code, 0, err)
         return json.loads(out)
 
@@ -156,15 +148,15 @@ dataset:
 
     def names(self):
         """Of the objects, without the folders that Arrow makes."""
-        prefix = self.cache.removeprefix(f"s3://{BUCKET}/") + "/"
-        listed = self.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
-        return [each["Key"].removeprefix(prefix) for each in listed if not each["Key"].endswith("/")]
+        base = self.cache.removeprefix("s3://")
+        listed = self.server.files.get_file_info(pyarrow.fs.FileSelector(base, recursive=True, allow_not_found=True))
+        return [each.path.removeprefix(base + "/") for each in listed if each.type == pyarrow.fs.FileType.File]
 
     def check_no_scratch(self):
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
     def proxy(self, most, cut):
-        proxy = Proxy(self.port, most, cut)
+        proxy = Proxy(self.server.port, most, cut)
         self.addCleanup(proxy.stop)
         return proxy
 
@@ -181,13 +173,13 @@ dataset:
         self.check_no_scratch()
 
     def test_run_reads_the_entry(self):
-        show = '{ cat "$DTRAIN_STORE_CREDENTIALS"; printf "\\n%s\\n%s\\n" $DTRAIN_DATASET $DTRAIN_DATASET_VALIDATION; } > seen'
+        show = '{ cat $DTRAIN_STORE_CREDENTIALS; printf "\\n%s\\n" $DTRAIN_DATASET $DTRAIN_DATASET_VALIDATION; } > seen'
         code, _, err = self.run_dtrain("run", "--config=job.yaml", "sh", "-c", show)
         self.assertEqual(code, 0, err)
         keys, train, validation = (self.folder / "seen").read_text().splitlines()
         self.assertEqual(json.loads(keys)["AWS_SECRET_ACCESS_KEY"], SECRET)
         self.assertTrue(train.startswith(f"{self.cache}/") and train.endswith("/train"), train)
-        store = pyarrow.fs.S3FileSystem(access_key="ann", secret_key=SECRET, endpoint_override=self.url,
+        store = pyarrow.fs.S3FileSystem(access_key="ann", secret_key=SECRET, endpoint_override=self.server.url,
                                         region="us-east-1")
         parts = [pyarrow.parquet.read_table(part.removeprefix("s3://"), filesystem=store)
                  for part in (train, validation)]
@@ -204,19 +196,35 @@ dataset:
         self.assertEqual([(each["key"], each["rows"]) for each in listed], [(got["key"], got["rows"])])
         self.assertIn("removed 0 entries and 0 leftovers", self.cache_command("gc")[1])
         part = next(name for name in self.names() if name.endswith(".parquet"))
-        path = f"{self.cache}/{part}".removeprefix(f"s3://{BUCKET}/")
-        body = self.s3.get_object(Bucket=BUCKET, Key=path)["Body"].read()
-        self.s3.put_object(Bucket=BUCKET, Key=path, Body=body[:-1] + bytes([body[-1] ^ 1]))
+        key = f"{self.cache}/{part}".removeprefix(f"s3://{BUCKET}/")
+        with self.server.files.open_input_stream(f"{BUCKET}/{key}") as object_:
+            body = object_.read()
+        self.server.put(key, body[:-1] + bytes([body[-1] ^ 1]))
         code, _, err = self.cache_command("verify", got["key"][:8])
         self.assertEqual(code, 1)
         self.assertIn("is not what was written: its SHA-256 differs", err)
-        self.s3.put_object(Bucket=BUCKET, Key=path, Body=body[:-1])
+        self.server.put(key, body[:-1])
         code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", "--json")
         self.assertEqual((code, json.loads(out)["built"]), (0, True), err)
         self.assertIn("is damaged", err)
         self.assertEqual(self.cache_command("rm", got["key"][:8]), (0, "", ""))
         self.assertEqual(self.names(), [])
         self.assertEqual(self.cache_command("ls")[1], "the cache is empty\n")
+
+    def test_inputs_in_a_store_too(self):
+        self.server.put_folder(self.inputs, "day")
+        self.write_config(self.server.url, inputs=f"s3://{BUCKET}/day")
+        process = self.start("preprocess", "--config=job.yaml", "--json", **self.server.env)
+        code, out, err = self.end(process)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(sum(json.loads(out)["rows"].values()), ROWS)
+        self.assertFalse(self.preprocess(**self.server.env)["built"])
+        self.check_no_scratch()
+        self.write_config(self.server.url, inputs=f"s3://{BUCKET}/day", steps="[{cast: {none: int64}}]")
+        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", **self.server.env)
+        self.assertEqual((code, out, err.count("\n")), (2, "", 1), err)
+        self.assertIn("job.yaml:9: dataset.steps[0].cast", err)
+        self.check_no_scratch()
 
     def test_wrong_credentials(self):
         self.set_authentication("0")
@@ -228,7 +236,7 @@ dataset:
             self.assertIn("cache_credentials", err)
 
     def set_authentication(self, after):
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset-auth", data=after.encode(),
+        urllib.request.urlopen(urllib.request.Request(f"{self.server.url}/moto-api/reset-auth", data=after.encode(),
                                                       headers={"Content-Type": "text/plain"}),
                                timeout=DEADLINE_S).close()
 
@@ -239,7 +247,7 @@ dataset:
         self.assertIn(f"dtrain: {self.cache}/", err)
         self.assertFalse(any(name.endswith("/meta.json") for name in self.names()))
         self.check_no_scratch()
-        self.write_config(self.url)
+        self.write_config(self.server.url)
         self.assertIn("removed 0 entries and 1 leftover of dead builds", self.cache_command("gc")[1])
         self.assertEqual(self.names(), [])
 
@@ -251,7 +259,7 @@ dataset:
         process.send_signal(signal.SIGKILL)
         self.end(process)
         self.assertTrue(any(name.endswith("/claim") for name in self.names()))
-        self.write_config(self.url)
+        self.write_config(self.server.url)
         got = self.preprocess()
         self.assertTrue(got["built"])
         own = got["folder"].removeprefix(self.cache + "/")
