@@ -113,7 +113,8 @@ class ArrowObjects : public ObjectStore {
     const bool has_bucket = status.message().find("NO_SUCH_BUCKET") == std::string::npos;
     const std::string why =
         has_bucket ? store_error_text(uri_.substr(0, uri_.find(':')), status.message()) : "there is no such bucket";
-    throw CacheError(kSystemCode, fmt::format("{}: {} (of backend.cache_dir and cache_credentials)", uri(name), why));
+    throw CacheError(kSystemCode,
+                     fmt::format("{}: {}; in a config these are backend.cache_credentials", uri(name), why));
   }
   template <class T>
   T value(arrow::Result<T> result, const std::string& name) const {

@@ -7,7 +7,9 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import textwrap
 import threading
 import unittest
 import urllib.request
@@ -173,19 +175,27 @@ dataset:
         self.check_no_scratch()
 
     def test_run_reads_the_entry(self):
-        show = '{ cat $DTRAIN_STORE_CREDENTIALS; printf "\\n%s\\n" $DTRAIN_DATASET $DTRAIN_DATASET_VALIDATION; } > seen'
-        code, _, err = self.run_dtrain("run", "--config=job.yaml", "sh", "-c", show)
+        program = self.folder / "train.py"
+        program.write_text(textwrap.dedent("""
+            import json, os, dtrain
+            x = [each for batch in dtrain.ParquetLoader(batch_size=4096, columns=["x"]) for each in batch["x"].tolist()]
+            keys = open(os.environ["DTRAIN_STORE_CREDENTIALS"]).read()
+            where = [os.environ[name] for name in ("DTRAIN_DATASET", "DTRAIN_DATASET_VALIDATION")]
+            json.dump({"x": sorted(x), "keys": json.loads(keys), "where": where}, open("seen", "w"))
+        """))
+        code, _, err = self.run_dtrain("run", "--config=job.yaml", program, PYTHONPATH=os.environ["PYTHONPATH"],
+                                       PYTHON_EXEC=sys.executable)
         self.assertEqual(code, 0, err)
-        keys, train, validation = (self.folder / "seen").read_text().splitlines()
-        self.assertEqual(json.loads(keys)["AWS_SECRET_ACCESS_KEY"], SECRET)
+        seen = json.loads((self.folder / "seen").read_text())
+        self.assertEqual(seen["keys"]["AWS_SECRET_ACCESS_KEY"], SECRET)
+        train, validation = seen["where"]
         self.assertTrue(train.startswith(f"{self.cache}/") and train.endswith("/train"), train)
-        store = pyarrow.fs.S3FileSystem(access_key="ann", secret_key=SECRET, endpoint_override=self.server.url,
-                                        region="us-east-1")
-        parts = [pyarrow.parquet.read_table(part.removeprefix("s3://"), filesystem=store)
+        files = self.server.files
+        there = [pyarrow.parquet.read_table(part.removeprefix("s3://"), filesystem=files)["x"].to_numpy()
                  for part in (train, validation)]
-        there = numpy.sort(numpy.concatenate([each["x"].to_numpy() for each in parts]))
+        self.assertEqual(seen["x"], sorted(there[0].tolist()))
         given = pyarrow.parquet.read_table(f"{self.inputs}/a.parquet")["x"].to_numpy()
-        self.assertTrue((there == numpy.sort(given)).all())
+        self.assertEqual(sorted(numpy.concatenate(there).tolist()), sorted(given.tolist()))
         self.check_no_scratch()
 
     def test_the_commands(self):
