@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/parse/parse.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -21,6 +22,12 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words);
 // the cache, as JSON.
 std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said,
                           const std::string& credentials = {});
+// The request for a job's data set, but for what the config says.
+std::string dataset_request(bool quiet);
+// The request for the rows that the recipe in a file makes of `files`. `said`: as above, or empty.
+std::string rows_request(const RawInput& input, const std::string& recipe, const std::string& files,
+                         const std::string& said, bool quiet);
+
 // Whether it names a data set.
 bool has_dataset(const std::string& request);
 

@@ -19,7 +19,7 @@ struct Processor {
   // The files that `input` of a recipe means, in the order in which they are read.
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
   // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
-  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)> fill;
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder, bool quiet)> fill;
   // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
   std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
@@ -29,9 +29,28 @@ using OpenObjects =
     std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
+//  "json": false, "quiet": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
 // With "fill": {"folder": "", "key": ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
+
+// What a recipe.json makes of raw rows.
+struct ApplyRequest {
+  nlohmann::json recipe;    // discarded: the file is no JSON
+  std::string recipe_file;  // for people
+  bool filter = false;
+  std::vector<std::string> without{};
+  std::vector<std::string> input{};
+  bool quiet = false;
+};
+struct Applier {
+  std::function<std::vector<std::string>(const std::vector<std::string>& input)> files;
+  // Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows.
+  std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)> fill;
+};
+
+// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
+//  "quiet": false}
+int apply_command(const Applier& applier);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
 //  "credentials": {...}}

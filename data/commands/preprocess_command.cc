@@ -26,6 +26,17 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
   throw CacheError(kUsageCode, "dataset.inputs_by: expected mtime or content");
 }
 
+// Workers and other programs learn where the entry is by JSON, which has no other names.
+std::filesystem::path cache_to_name(const nlohmann::json& request) {
+  const std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
+  const nlohmann::json name = folder.string();
+  const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (nlohmann::json::parse(shown) == name) return folder;
+  throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
+                                           "folder",
+                                           shown));
+}
+
 bool is_in_store(const nlohmann::json& recipe) {
   const auto words = recipe.at("input").get<std::vector<std::string>>();
   return std::any_of(words.begin(), words.end(), is_store_uri);
@@ -73,13 +84,13 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store,
+  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store, quiet = request.value("quiet", false),
                   &processor](const std::filesystem::path& folder) {
-    RowsOfSplits rows = processor.fill(recipe, folder);
+    RowsOfSplits rows = processor.fill(recipe, folder, quiet);
     if (in_store) check_objects_unchanged(processor, recipe, inputs);
     return rows;
   };
-  wanted.say = say_line;
+  wanted.say = say_unless(request);
   return wanted;
 }
 
@@ -128,7 +139,7 @@ int preprocess_command(const Processor& processor, const OpenObjects& open) {
       const ObjectGot got = find_or_build(*store, wanted, signals, filler_of(request, wanted));
       return print_text(text(got.meta, got.uri, got.built));
     }
-    const CacheFolder cache(cache_asked(request), MakeFolder::yes);
+    const CacheFolder cache(cache_to_name(request), MakeFolder::yes);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
     return print_text(text(got.meta, got.folder.string(), got.built));

@@ -111,7 +111,8 @@ void BatchLoader::note_times(LoaderTimes times) {
     times.waited = waited;
   }
   // fmt::print() would throw if standard error is closed or full.
-  if (const auto window = watch_.add(times)) std::fputs((wait_line(*window, options_.prefetch) + "\n").c_str(), stderr);
+  if (const auto window = watch_.add(times))
+    std::fputs((wait_line("ParquetLoader", *window, options_.prefetch) + "\n").c_str(), stderr);
 }
 
 bool BatchLoader::wait(std::chrono::milliseconds limit) {
