@@ -131,7 +131,8 @@ ROOMS = {
         "process": "arrow recipe rows source",
         "apply": "arrow process recipe rows source",
         "entry": "cache",
-        "commands": "cache entry",
+        "objects": "cache entry files",
+        "commands": "cache entry objects",
     },
 }
 
