@@ -266,7 +266,7 @@ bench-sharding: ## measure steps, memory and prices of each strategy beside Pyth
 .PHONY: bench-data
 bench-data: ## measure reading of Parquet files beside Ray Data, Grain, Lance and others, and preprocessing beside Polars; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench loaders
-	@$(call build,bench,loader_bench dtrain_data_c dtrain-data)
+	@$(call build,bench,loader_bench node_bench dtrain_data_c dtrain-data)
 	@python3 test/bench/data/run.py --build build --python .venv/bin/python --peers .venv-loaders/bin/python --write docs/benchmarks $(BENCH_ARGS)
 	@python3 test/bench/data/preprocess.py --build build --python .venv/bin/python --polars .venv-loaders/bin/python --write docs/benchmarks
 

@@ -119,7 +119,10 @@ ROOMS = {
         "parquet": "arrow",
         "cache": "",
         "times": "",
-        "loader": "options order parquet times",
+        "share": "",
+        "node": "",
+        "flow": "order parquet",
+        "loader": "flow node options order parquet share times",
         "torch": "loader",
         "abi": "loader options",
         "python/dtrain_data": "",
@@ -149,7 +152,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/options", "data/order", "data/recipe", "data/times",
+    "strategies/config", "data/base", "data/options", "data/order", "data/recipe", "data/share", "data/times",
 }
 
 ROOM_FILES_MAX = 20

@@ -2,6 +2,7 @@
 
 #include <arrow/io/file.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -158,6 +159,11 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
 
 std::string ParquetSet::name_of(std::size_t group) const {
   return fmt::format("{}, row group {}", groups_[group].file->path, groups_[group].number);
+}
+
+void ParquetSet::forget_footers() {
+  for (const auto& file : files_) file->footer.reset();
+  malloc_trim(0);  // they are many small blocks, which malloc would keep
 }
 
 void ParquetSet::read_through(const std::atomic<bool>& stop) const {

@@ -44,6 +44,8 @@ class ParquetSet {
   // "FILE, row group 3"
   std::string name_of(std::size_t group) const;
 
+  // Gives back the memory of the footers, which read() then reads again each time: for who does not call it.
+  void forget_footers();
   // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
   void read_through(const std::atomic<bool>& stop) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was

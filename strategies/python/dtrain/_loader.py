@@ -114,17 +114,20 @@ class ParquetLoader:
     paths: files and folders; else DTRAIN_DATASET's. columns, matrices: which columns become which tensors; all if
     there are none. fill: numbers in place of null values, by column. rank, world_size: else those of
     torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all rows at once, or
-    "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+    "auto"; else DTRAIN_LOADER's, or None. one_reader: the ranks of a node read together.
+    docs/training/loader.md has more.
 
     Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
     """
 
     def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, fill=None, rank=None, world_size=None,
-                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
+                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4,
+                 one_reader=True):
         rank, world_size = _ranks(rank, world_size)
         options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
                    "matrices": {name: list(of) for name, of in (matrices or {}).items()}, "fill": dict(fill or {}),
-                   "shuffle": shuffle, "seed": seed, "drop_last": drop_last, "prefetch": prefetch}
+                   "shuffle": shuffle, "seed": seed, "drop_last": drop_last, "prefetch": prefetch,
+                   "one_reader": one_reader}
         if paths is not None:
             paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
             options["paths"] = [os.fspath(path) for path in paths]

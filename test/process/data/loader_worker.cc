@@ -28,6 +28,7 @@ dtrain::ParquetLoaderOptions options_of(const Json& job) {
   options.window_size_bytes = job.value("window", std::int64_t{0});
   options.drop_last = job.value("drop_last", false);
   options.prefetch = job.value("prefetch", 2);
+  options.one_reader = job.value("one_reader", true);
   return options;
 }
 
