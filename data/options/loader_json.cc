@@ -120,6 +120,7 @@ const std::vector<Key>& keys_of_options() {
                          key<&Options::world_size>("world_size"),
                          key<&Options::shuffle>("shuffle"),
                          key<&Options::seed>("seed"),
+                         key<&Options::one_reader>("one_reader"),
                          key<&Options::drop_last>("drop_last"),
                          key<&Options::prefetch>("prefetch")};
     all.insert(all.end(), keys_of_loader_section().begin(), keys_of_loader_section().end());
