@@ -16,6 +16,7 @@
 #include "data/commands/data_command.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
+#include "data/script/script_job.h"
 #include "data/source/input_files.h"
 #include "dtrain/data_errors.h"
 
@@ -55,12 +56,16 @@ void show_progress(const dtrain::data::Progress& now) {
   say(now.done == now.all ? "\r\033[K" : fmt::format("\r\033[K{}{}: {} % ", now.doing, pass, percent));
 }
 
-RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::filesystem::path& folder) {
+RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::string>& files,
+                            const std::filesystem::path& folder) {
   return with_codes([&] {
+    dtrain::data::Recipe recipe = dtrain::data::parse_recipe(dtrain::data::without_script(text));
+    recipe.text = text;
+    recipe.input = files;
     RowsOfSplits rows;
     dtrain::data::ProgressSink sink;
     if (::isatty(STDERR_FILENO) == 1) sink = show_progress;
-    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(text), folder, sink).parts)
+    for (const auto& part : dtrain::data::process(recipe, folder, sink).parts)
       rows[part.name] = static_cast<std::uint64_t>(part.rows);
     return rows;
   });

@@ -67,7 +67,7 @@ ROOMS = {
         "nodes": "machine table",
         "options": "machine parse",
         "config": "machine options parse table",
-        "data": "config machine parse table",
+        "data": "config machine options parse table",
         "engines": "machine nodes options parse",
         "program": "children machine",
         "doctor": "children engines gpus machine nodes options parse program",
@@ -127,7 +127,8 @@ ROOMS = {
         "rows": "arrow recipe source",
         "process": "arrow recipe rows source",
         "entry": "cache",
-        "commands": "cache entry",
+        "script": "cache",
+        "commands": "cache entry script",
     },
 }
 

@@ -21,6 +21,7 @@
 #include "cli/data/data_words.h"
 #include "cli/data/dataset_found.h"
 #include "cli/machine/file_facts.h"
+#include "cli/options/options.h"
 #include "cli/table/flags.h"
 #include "rendezvous/base/printable.h"
 
@@ -90,8 +91,9 @@ void forget_datasets(Host& host) {
 }  // namespace
 
 int preprocess_command(const std::vector<std::string>& words) {
-  const auto asked = parse_preprocess(words);
+  auto asked = parse_preprocess(words);
   if (!asked) return fail(asked.error());
+  if (const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str())) take_engine(engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
   if (!*said) return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
@@ -114,6 +116,7 @@ std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
   asked.request = R"({"json":true})";
+  take_engine(Options(raw, host).text(FlagId::engine), asked);
   const auto answer = ask_dtrain_data("preprocess", whole_request(asked, *raw.data));
   if (!answer) return fail(answer.error());
   if (answer->signal != 0) return end_as(answer->signal);

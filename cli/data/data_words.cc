@@ -95,6 +95,13 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   return asked_of(*flags, request);
 }
 
+void take_engine(const std::string& engine, DataAsked& asked) {
+  if (engine.empty()) return;
+  WordsJson request = WordsJson::parse(asked.request);
+  request["engine"] = engine;
+  asked.request = request.dump();
+}
+
 std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said) {
   WordsJson request = said ? WordsJson::parse(*said) : WordsJson::object();
   request.update(WordsJson::parse(asked.request.empty() ? "{}" : asked.request));

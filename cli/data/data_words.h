@@ -14,6 +14,8 @@ struct DataAsked {
   std::string cache_dir{};  // --cache-dir; empty: not said
   std::string request{};    // the rest, as JSON (data/commands/data_command.h)
 };
+// The engine of the job that wants the data set, where more is known of it than the config says.
+void take_engine(const std::string& engine, DataAsked& asked);
 Result<DataAsked> parse_preprocess(const std::vector<std::string>& words);
 Result<DataAsked> parse_cache(const std::vector<std::string>& words);
 

@@ -16,12 +16,15 @@ namespace dtrain::data {
 struct Processor {
   // The files that `input` of a recipe means, in the order in which they are read.
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
-  // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
-  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder)> fill;
+  // Into an empty folder: FOLDER/SPLIT/part-*.parquet, of `files`: those, or what a script has made of them.
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
+                             const std::filesystem::path& folder)>
+      fill;
 };
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false}
+//  "json": false, "engine": "ray"}
+// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h).
 int preprocess_command(const Processor& processor);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000}

@@ -37,11 +37,11 @@ std::int64_t memory_limit(const Recipe& recipe) {
 }
 
 // Of a unit in memory, at its largest.
-std::int64_t bytes_in_work(const Source& source, std::size_t unit, double growth) {
-  return static_cast<std::int64_t>(static_cast<double>(source.units()[unit].bytes) * growth);
+std::int64_t bytes_in_work(const Source& source, std::size_t unit, const Growth& growth) {
+  return growth.bytes(source.units()[unit].bytes, source.units()[unit].rows);
 }
 
-WorkPlan work_of(const Recipe& recipe, const Source& source, double growth, std::int64_t memory) {
+WorkPlan work_of(const Recipe& recipe, const Source& source, const Growth& growth, std::int64_t memory) {
   WorkFacts facts;
   facts.memory_bytes = memory;
   facts.parallelism = recipe.parallelism;
@@ -54,7 +54,7 @@ WorkPlan work_of(const Recipe& recipe, const Source& source, double growth, std:
           fmt::format("from here {} MB must be read at once{}, and the memory limit of {} MB allows an eighth of it; "
                       "raise backend.processor.memory_limit_bytes, or write the file with smaller row groups",
                       source.units()[unit].bytes / 1'000'000,
-                      growth > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
+                      growth.times > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
     facts.unit_bytes.push_back(bytes);
   }
   return plan_work(facts);
@@ -94,7 +94,8 @@ class Job {
     for (const auto& [name, share] : recipe.split.shares) names.push_back(name);
     const std::uint32_t most = recipe.shuffle ? UINT32_MAX : 1;
     std::uint32_t first = 0;
-    const auto bytes = static_cast<std::int64_t>(static_cast<double>(source_->bytes()) * growth_);
+    std::int64_t bytes = 0;
+    for (std::size_t unit = 0; unit < source_->units().size(); ++unit) bytes += bytes_in_work(*source_, unit, growth_);
     for (const std::uint32_t count : bucket_counts(recipe.split.shares, bytes, work_.block_bytes)) {
       buckets_.push_back({first, std::min(count, most)});
       first += buckets_.back().count;
@@ -178,7 +179,7 @@ class Job {
       for (std::size_t part = 0; part < parts; begin = sorted.ends[part++]) {
         auto slice = sorted.rows->Slice(begin, sorted.ends[part] - begin);
         if (slice->num_rows() < sorted.rows->num_rows()) slice = copied("rows", *slice);  // a few may wait for long
-        files[part]->add(must("rows", arrow::Table::FromRecordBatches({slice})));
+        files[part]->add(*slice);
       }
     };
     for_partitions(plan_.passes - 1, "writing", visit, [&](std::size_t partition) {
@@ -256,7 +257,7 @@ class Job {
     const auto rows = joined("rows", batches);
     batches.clear();
     const auto file = files_->file(part, number);
-    file->add(must("rows", arrow::Table::FromRecordBatches({ordered("rows", *rows)})));
+    file->add(*ordered("rows", *rows));
     file->close();
     files_->closed(part, number, file->rows());
   }
@@ -298,7 +299,7 @@ class Job {
   const std::unique_ptr<Source> source_;
   const ProcessPlan plan_;
   const std::int64_t memory_;
-  const double growth_;
+  const Growth growth_;
   const WorkPlan work_;
   const Operations operations_;
   BatchStore store_;
