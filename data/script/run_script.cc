@@ -54,6 +54,7 @@ Place own_place() {
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -62,6 +63,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 // Returns how it has ended, as wait() says it.
 int run_to_end(std::vector<std::string> words, const std::map<std::string, std::string>& environment) {
   std::vector<std::string> variables;
+  variables.reserve(environment.size());
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   const std::vector<char*> argv = pointers_to(words), envp = pointers_to(variables);
   const OwnedFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
-from ray_cluster import PYTHON, RayCluster  # noqa: E402
+from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -90,9 +90,8 @@ print(len(minutes), ((minutes - said) ** 2).mean() / minutes.var())
         self.assertAlmostEqual(float(error), float(losses["ray", "ddp"]), delta=0.01)
 
     def test_processors_with_a_script_on_the_cluster(self):
-        # Ray's own Python, with the pandas and pyarrow of another
         def run(*words):
-            return self.run_here(*words, modules=[next((TREE / ".venv-spark/lib").iterdir()) / "site-packages"])
+            return self.run_here(*words, modules=[DATA])
 
         run(PYTHON, "-c", """
 import pyarrow, pyarrow.parquet as parquet
