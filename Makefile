@@ -264,11 +264,13 @@ bench-sharding: ## measure steps, memory and prices of each strategy beside Pyth
 	@python3 test/bench/sharding/run.py --build build --python .venv/bin/python --write docs/benchmarks $(BENCH_ARGS)
 
 .PHONY: bench-data
-bench-data: ## measure reading of Parquet files beside Ray Data, Grain, Lance and others, and preprocessing beside Polars; writes docs/benchmarks
+bench-data: ## measure reading of Parquet files beside Ray Data, Grain, Lance and others, how well rows are mixed, and preprocessing beside Polars and Dask; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench loaders
-	@$(call build,bench,loader_bench dtrain_data_c dtrain-data)
+	@$(call build,bench,loader_bench dtrain_data_c dtrain_python dtrain-data)
 	@python3 test/bench/data/run.py --build build --python .venv/bin/python --peers .venv-loaders/bin/python --write docs/benchmarks $(BENCH_ARGS)
-	@python3 test/bench/data/preprocess.py --build build --python .venv/bin/python --polars .venv-loaders/bin/python --write docs/benchmarks
+	@.venv/bin/python -W ignore test/bench/data/quality.py --build build --write docs/benchmarks
+	@python3 test/bench/data/preprocess.py --build build --python .venv/bin/python --polars .venv-loaders/bin/python \
+	  --dask .venv-spark/bin/python --write docs/benchmarks
 
 .PHONY: bench-resnet
 bench-resnet: ## measure how the ResNet example scales, beside Python's DDP; writes docs/benchmarks

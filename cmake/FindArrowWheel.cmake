@@ -10,6 +10,7 @@
 #   ArrowWheel::parquet   libparquet and libarrow with their headers (as system headers); programs of the build tree find the
 #                         libraries through their run path
 #   ArrowWheel::compute   the same with libarrow_compute: call arrow::compute::Initialize() before its functions are used
+#   ArrowWheel::stores    libarrow with its file systems for object stores; S3's is a library of its own in newer wheels
 #   ArrowWheel_VERSION, ArrowWheel_PREFIX, ArrowWheel_HOW: a sentence on how to get it
 
 set(ArrowWheel_HOW "`pip install pyarrow` into the environment that has torch, or choose one: -DArrowWheel_ROOT=FOLDER (with include/ and libarrow.so.*).")
@@ -42,7 +43,7 @@ if(ArrowWheel_PREFIX AND EXISTS "${_arrow_version_header}")
   string(REGEX REPLACE ".*\"(.*)\".*" "\\1" ArrowWheel_VERSION "${_arrow_line}")
 endif()
 # The number in their names goes with the version: 2600 for 26.0.
-foreach(name arrow parquet arrow_compute)
+foreach(name arrow parquet arrow_compute arrow_s3)
   file(GLOB _arrow_found "${ArrowWheel_PREFIX}/lib${name}.so.[0-9]*")
   list(FILTER _arrow_found INCLUDE REGEX "[.]so[.][0-9]+$")
   list(LENGTH _arrow_found _arrow_count)
@@ -70,4 +71,11 @@ if(ArrowWheel_FOUND AND NOT TARGET ArrowWheel::parquet)
   target_compile_features(ArrowWheel::parquet INTERFACE cxx_std_20)
   add_library(ArrowWheel::compute INTERFACE IMPORTED GLOBAL)
   target_link_libraries(ArrowWheel::compute INTERFACE ArrowWheel::parquet ArrowWheel::libarrow_compute)
+  add_library(ArrowWheel::stores INTERFACE IMPORTED GLOBAL)
+  target_link_libraries(ArrowWheel::stores INTERFACE ArrowWheel::parquet)
+  if(ArrowWheel_arrow_s3_LIBRARY)
+    add_library(ArrowWheel::libarrow_s3 SHARED IMPORTED GLOBAL)
+    set_target_properties(ArrowWheel::libarrow_s3 PROPERTIES IMPORTED_LOCATION "${ArrowWheel_arrow_s3_LIBRARY}")
+    target_link_libraries(ArrowWheel::stores INTERFACE ArrowWheel::libarrow_s3)
+  endif()
 endif()

@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "data/apply/apply.h"
 #include "data/cache/cache_error.h"
 #include "data/commands/data_command.h"
 #include "data/process/process.h"
@@ -36,14 +38,20 @@ auto with_codes(const Work& work) {
   }
 }
 
-std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
+std::vector<dtrain::data::CacheInput> files_and_objects(const nlohmann::json& text) {
   return with_codes([&] {
     const dtrain::data::Recipe recipe = dtrain::data::parse_recipe(text);
-    std::vector<std::string> paths;
+    std::vector<dtrain::data::CacheInput> found;
     for (auto& file : dtrain::data::input_files(recipe.input, recipe.format).files)
-      paths.push_back(std::move(file.path));
-    return paths;
+      found.push_back({std::move(file.path), file.bytes, file.mtime_ns, {}});
+    return found;
   });
+}
+
+std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
+  std::vector<std::string> paths;
+  for (auto& file : files_and_objects(text)) paths.push_back(std::move(file.path));
+  return paths;
 }
 
 // fmt::print() would throw if standard error is closed or full.
@@ -56,15 +64,36 @@ void show_progress(const dtrain::data::Progress& now) {
   say(now.done == now.all ? "\r\033[K" : fmt::format("\r\033[K{}{}: {} % ", now.doing, pass, percent));
 }
 
+dtrain::data::ProgressSink progress_shown(bool quiet) {
+  if (quiet || ::isatty(STDERR_FILENO) != 1) return {};
+  return show_progress;
+}
+
+std::vector<std::string> files_of_input(const std::vector<std::string>& input) {
+  return with_codes([&] {
+    std::vector<std::string> paths;
+    for (auto& file : dtrain::data::input_files(input, std::nullopt).files) paths.push_back(std::move(file.path));
+    return paths;
+  });
+}
+
+std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const std::filesystem::path& folder) {
+  return with_codes([&] {
+    const auto then = dtrain::data::parse_carried_out(request.recipe, request.recipe_file);
+    const auto rows = dtrain::data::apply(then, {request.filter, request.without}, request.input, folder,
+                                          progress_shown(request.quiet));
+    return static_cast<std::uint64_t>(rows);
+  });
+}
+
 RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::string>& files,
-                            const std::filesystem::path& folder) {
+                            const std::filesystem::path& folder, bool quiet) {
   return with_codes([&] {
     dtrain::data::Recipe recipe = dtrain::data::parse_recipe(dtrain::data::without_script(text));
     recipe.text = text;
     recipe.input = files;
     RowsOfSplits rows;
-    dtrain::data::ProgressSink sink;
-    if (::isatty(STDERR_FILENO) == 1) sink = show_progress;
+    const dtrain::data::ProgressSink sink = progress_shown(quiet);
     for (const auto& part : dtrain::data::process(recipe, folder, sink).parts)
       rows[part.name] = static_cast<std::uint64_t>(part.rows);
     return rows;
@@ -79,7 +108,11 @@ struct Command {
 constexpr Command kCommands[] = {
     {"preprocess",
      [](Words) {
-       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe});
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe, files_and_objects});
+     }},
+    {"apply",
+     [](Words) {
+       return dtrain::data::apply_command({files_of_input, fill_by_applying});
      }},
     {"cache", [](Words) { return dtrain::data::cache_command(); }},
     {"process", dtrain::data::run_process},

@@ -11,9 +11,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 
 #include "cli/base/fail.h"
+#include "cli/base/own_file.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
 #include "cli/config/config_file.h"
@@ -88,12 +90,45 @@ void forget_datasets(Host& host) {
   }
 }
 
+void set_for_job(Host& host, const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 1);
+  host.env[name] = value;
+}
+
+// An entry of the cache, built or found by dtrain-data, and locked. An exit code: there is none.
+std::optional<int> find_entry(const char* command, const std::string& request, bool becomes_another,
+                              DatasetFound& found) {
+  const auto answer = ask_dtrain_data(command, request);
+  if (!answer) return fail(answer.error());
+  if (answer->signal != 0) return end_as(answer->signal);
+  if (answer->code != 0) return answer->code;
+  auto parsed = parse_dataset_found(answer->text);
+  if (!parsed) return fail(parsed.error());
+  found = std::move(*parsed);
+  if (auto done = hold(found.folder, becomes_another); !done) return fail(done.error());
+  return std::nullopt;
+}
+
+// As a whole path. `dataset`: the folder of the config's data set; empty: there is none.
+Result<std::string> recipe_file(const RawInput& input, const std::string& dataset) {
+  namespace fs = std::filesystem;
+  if (input.recipe != "config") return fs::absolute(input.recipe).lexically_normal().string();
+  if (!dataset.empty()) return (fs::path(dataset).parent_path() / "recipe.json").string();
+  return usage_error("--recipe config: the config has no section `dataset`; name a recipe.json instead");
+}
+
+std::string path_of_dtrain() {
+  const auto self = own_file();
+  return self ? self->string() : "";
+}
+
 }  // namespace
 
 int preprocess_command(const std::vector<std::string>& words) {
   auto asked = parse_preprocess(words);
   if (!asked) return fail(asked.error());
-  if (const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str())) take_engine(engine, *asked);
+  const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
+  take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
   if (!*said) return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
@@ -115,21 +150,29 @@ int cache_command(const std::vector<std::string>& words) {
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
-  asked.request = R"({"json":true})";
-  take_engine(Options(raw, host).text(FlagId::engine), asked);
-  const auto answer = ask_dtrain_data("preprocess", whole_request(asked, *raw.data));
-  if (!answer) return fail(answer.error());
-  if (answer->signal != 0) return end_as(answer->signal);
-  if (answer->code != 0) return answer->code;
-  const auto found = parse_dataset_found(answer->text);
-  if (!found) return fail(found.error());
-  if (auto done = hold(found->folder, becomes_another); !done) return fail(done.error());
+  asked.request = dataset_request(quiet);
+  take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
+  DatasetFound found;
+  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data), becomes_another, found)) return code;
   forget_datasets(host);
-  for (const auto& [name, folder] : found->variables) {
-    ::setenv(name.c_str(), folder.c_str(), 1);
-    host.env[name] = folder;
-  }
-  if (!quiet) say(found->line);
+  for (const auto& [name, folder] : found.variables) set_for_job(host, name, folder);
+  if (!quiet) say(found.line);
+  return std::nullopt;
+}
+
+std::optional<int> provide_rows(RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
+  if (!raw.raw_input) return std::nullopt;
+  const bool has_config = raw.data && has_dataset(*raw.data);
+  const auto recipe = recipe_file(*raw.raw_input, has_config ? host.variable("DTRAIN_DATASET") : "");
+  if (!recipe) return fail(recipe.error());
+  std::string& input = raw.command[raw.raw_input->place];
+  const std::string request = rows_request(*raw.raw_input, *recipe, input, raw.data.value_or(""), quiet);
+  DatasetFound found;
+  if (const auto code = find_entry("apply", request, becomes_another, found)) return code;
+  set_for_job(host, "DTRAIN_RECIPE", *recipe);
+  if (!quiet)
+    say(fmt::format("recipe applied to {} ({} rows): {}", printable(input), found.rows, printable(found.folder, 400)));
+  input = found.folder + "/rows";
   return std::nullopt;
 }
 

@@ -22,4 +22,8 @@ int cache_command(const std::vector<std::string>& words);
 // with one thread.
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another);
 
+// The rows that a recipe makes of raw_input, likewise: the command gets their folder in its place, and the environment
+// the recipe (DTRAIN_RECIPE). After provide_dataset().
+std::optional<int> provide_rows(RawOptions& raw, Host& host, bool quiet, bool becomes_another);
+
 }  // namespace dtrain::cli

@@ -34,10 +34,11 @@ Result<std::string> dtrain_data_file() {
   if (!self) return self.error();
   std::string file = (self->parent_path() / "dtrain-data").string();
   if (::access(file.c_str(), X_OK) == 0) return file;
-  return Error{ErrorKind::not_found,
-               fmt::format("there is no dtrain-data in {}, which preprocesses data: build dtrain where `pip install "
-                           "pyarrow` has put Arrow, and install its component `data` too (docs/cache.md)",
-                           printable(self->parent_path().string()))};
+  return Error{
+      ErrorKind::not_found,
+      fmt::format("there is no dtrain-data in {}, which preprocesses data: dtrain's wheel has it, and so does a "
+                  "build where pip has installed pyarrow, with its component `data` (docs/cache.md)",
+                  printable(self->parent_path().string()))};
 }
 
 // The request as a file without a name.

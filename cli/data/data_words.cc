@@ -13,6 +13,7 @@
 #include "cli/base/usage_error.h"
 #include "cli/config/config_dataset.h"
 #include "cli/parse/command_words.h"
+#include "launcher/engine_wire/json_line.h"
 
 namespace dtrain::cli {
 namespace {
@@ -33,6 +34,8 @@ std::string value_of_flag(const FlagValues& flags, const char* name) {
 Result<DataAsked> asked_of(const FlagValues& flags, const WordsJson& request) {
   auto folder = cache_folder(value_of_flag(flags, "cache-dir"));
   if (!folder) return folder.error().in("--cache-dir");
+  if (!launcher::is_utf8(*folder))
+    return usage_error(fmt::format("--cache-dir '{}': the name is not UTF-8; name another folder", printable(*folder)));
   return DataAsked{value_of_flag(flags, "config"), std::move(*folder), request.dump()};
 }
 
@@ -95,17 +98,28 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   return asked_of(*flags, request);
 }
 
-void take_engine(const std::string& engine, DataAsked& asked) {
-  if (engine.empty()) return;
+void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked) {
   WordsJson request = WordsJson::parse(asked.request);
-  request["engine"] = engine;
-  asked.request = request.dump();
+  request["dtrain"] = dtrain;
+  if (!engine.empty()) request["engine"] = engine;
+  asked.request = request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 
 std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said) {
   WordsJson request = said ? WordsJson::parse(*said) : WordsJson::object();
   request.update(WordsJson::parse(asked.request.empty() ? "{}" : asked.request));
   if (!asked.cache_dir.empty()) request["cache_dir"] = asked.cache_dir;
+  return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
+}
+
+std::string dataset_request(bool quiet) { return WordsJson{{"json", true}, {"quiet", quiet}}.dump(); }
+
+std::string rows_request(const RawInput& input, const std::string& recipe, const std::string& files,
+                         const std::string& said, bool quiet) {
+  WordsJson request = {{"json", true},     {"quiet", quiet},         {"recipe", recipe},
+                       {"input", {files}}, {"filter", input.filter}, {"without", input.without}};
+  const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
+  if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 

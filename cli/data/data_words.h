@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/parse/parse.h"
 #include "rendezvous/base/result.h"
 
 namespace dtrain::cli {
@@ -14,13 +15,20 @@ struct DataAsked {
   std::string cache_dir{};  // --cache-dir; empty: not said
   std::string request{};    // the rest, as JSON (data/commands/data_command.h)
 };
-// The engine of the job that wants the data set, where more is known of it than the config says.
-void take_engine(const std::string& engine, DataAsked& asked);
+// For a processor with a script: `dtrain`, the file of this program; and the engine of the job that wants the data set,
+// where more is known of it than the config says. Empty: not so.
+void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked);
 Result<DataAsked> parse_preprocess(const std::vector<std::string>& words);
 Result<DataAsked> parse_cache(const std::vector<std::string>& words);
 
 // The request to dtrain-data. `said`: what the config says of the data, if there is one.
 std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said);
+// The request for a job's data set, but for what the config says.
+std::string dataset_request(bool quiet);
+// The request for the rows that the recipe in a file makes of `files`. `said`: as above, or empty.
+std::string rows_request(const RawInput& input, const std::string& recipe, const std::string& files,
+                         const std::string& said, bool quiet);
+
 // Whether it names a data set.
 bool has_dataset(const std::string& request);
 

@@ -32,6 +32,7 @@ Result<DatasetFound> parse_dataset_found(const std::string& answer) {
   std::string rows;
   for (const auto& [split, count] : json["rows"].items()) {
     found.variables[variable_of_split(split)] = found.folder + "/" + split;
+    found.rows += count.get<std::uint64_t>();
     rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", printable(split), count.get<std::uint64_t>());
   }
   // Who reads it need not know how it was divided.

@@ -1,5 +1,6 @@
 #pragma once
 // What dtrain-data has answered about a data set, for a job. Pure.
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace dtrain::cli {
 struct DatasetFound {
   std::string folder{};                            // the entry of the cache
   std::map<std::string, std::string> variables{};  // DTRAIN_DATASET, and DTRAIN_DATASET_SPLIT of the other splits
+  std::uint64_t rows = 0;                          // of all splits
   std::string line{};                              // for the user
 };
 Result<DatasetFound> parse_dataset_found(const std::string& answer);

@@ -25,7 +25,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr std::array<ClusterEngine, 2> kEngines = {
-    {{"ray", "Ray", "RAY_ADDRESS", "", true, true}, {"spark", "Spark", "MASTER", "spark://", false, false}}};
+    {{"ray", "Ray", "RAY_ADDRESS", "", true}, {"spark", "Spark", "MASTER", "spark://", false}}};
 constexpr int kMostOfCluster = 65536;  // as a shim may name
 // Agents that begin together are there at once.
 constexpr const char* kLastCall = "last_call_timeout=2";
@@ -157,20 +157,16 @@ Result<void> take_use_gpu(const Options& options, const ClusterEngine& engine, s
   return {};
 }
 
-// Without --nnodes, Ray has the nodes for so many workers. A stage of Spark's needs equal tasks, whose number it cannot
-// know before it has its executors.
-Result<void> take_num_proc(const Options& options, const ClusterEngine& engine, launcher::ShimRequest& nodes) {
+// Without --nnodes, the engine has the nodes for so many workers.
+Result<void> take_num_proc(const Options& options, launcher::ShimRequest& nodes) {
   const auto part = part_of_num_proc(options);
-  const bool is_auto = is_sized_by_nodes(options);
-  const bool chooses = options.given(FlagId::num_proc) && !options.given(FlagId::nnodes) &&
-                       !options.given(FlagId::nproc) && (is_auto || engine.chooses_nodes);
-  if (!chooses) {
+  if (!options.given(FlagId::num_proc) || options.given(FlagId::nnodes) || options.given(FlagId::nproc)) {
     if (!part) return part.error();
     if (*part) nodes.workers = std::to_string(**part);
     return {};
   }
   nodes.all = options.text(FlagId::num_proc);
-  const auto most = is_auto ? Result<int>(kMostOfCluster) : parse_number(nodes.all, 1, kMostRank);
+  const auto most = is_sized_by_nodes(options) ? Result<int>(kMostOfCluster) : parse_number(nodes.all, 1, kMostRank);
   if (!most) return part.error();
   nodes.least = 1;
   nodes.most = std::min(*most, kMostOfCluster);
@@ -223,7 +219,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
     if (!workers) return options.blame(FlagId::nproc, workers.error());
     request.nodes.workers = std::move(*workers);
   }
-  if (auto done = take_num_proc(options, **engine, request.nodes); !done) return done.error();
+  if (auto done = take_num_proc(options, request.nodes); !done) return done.error();
   if (options.given(FlagId::resources)) {
     auto resources = parse_resources(options.text(FlagId::resources));
     if (!resources) return options.blame(FlagId::resources, resources.error());

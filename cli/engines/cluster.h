@@ -18,12 +18,11 @@ namespace dtrain::cli {
 inline constexpr const char* kEnginePython = "DTRAIN_ENGINE_PYTHON";
 
 struct ClusterEngine {
-  std::string_view name;       // one of the choices of --engine
-  std::string_view title;      // for people
-  const char* variable;        // which says where the cluster is
-  std::string_view begins;     // the variable counts by itself if its value begins so
-  bool grows = false;          // a job with MIN:MAX gets other nodes in place of those that are lost
-  bool chooses_nodes = false;  // for a number of workers
+  std::string_view name;    // one of the choices of --engine
+  std::string_view title;   // for people
+  const char* variable;     // which says where the cluster is
+  std::string_view begins;  // the variable counts by itself if its value begins so
+  bool grows = false;       // a job with MIN:MAX gets other nodes in place of those that are lost
 };
 
 // That of the environment's address, if it has one.

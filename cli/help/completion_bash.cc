@@ -152,7 +152,12 @@ std::string flags_of(const Command& command) {
 }
 
 std::string bash_case(const Command& command) {
-  if (takes_job(command)) return fmt::format("    {}) _dtrain_run 2 ;;\n", command.name);
+  if (takes_job(command)) {
+    std::string own;  // _dtrain_run() sees the local variable
+    for (const CommandFlag& flag : command.flags) own += fmt::format(" --{}", flag.name);
+    if (!own.empty()) own = fmt::format("local _dtrain_flags=\"$_dtrain_flags{}\"; ", own);
+    return fmt::format("    {}) {}_dtrain_run 2 ;;\n", command.name, own);
+  }
   std::string words =
       command.id == CommandId::help ? joined(help_words(), " ") : joined(split(command.choices, ','), " ");
   std::string plain = command.arguments.starts_with("DIR") ? "compopt -o dirnames" : ":";

@@ -88,12 +88,16 @@ std::string fish_flag(const Flag& row) {
 std::string command_lines(const Command& command) {
   std::string out = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = command' -a {} -d {}\n", command.name,
                                 quoted(command.help));
-  if (takes_job(command)) return out;
+  // Among the flags of a job the place is `run`, whatever the command is.
   std::string here = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = {}'", command.name);
+  if (takes_job(command))
+    here = fmt::format("complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- {} (commandline -opc)[2]'",
+                       command.name);
   for (const CommandFlag& flag : command.flags)
     out +=
         fmt::format("{} -l {}{}{} -d {}\n", here, flag.name, flag.letter != 0 ? fmt::format(" -s {}", flag.letter) : "",
                     flag.value.empty() ? "" : " -x", quoted(flag.help));
+  if (takes_job(command)) return out;
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
   if (!words[0].empty()) return out + fmt::format("{} -a {}\n", here, quoted(joined(words, " ")));
   if (!command.arguments.starts_with("DIR")) return out;

@@ -69,7 +69,8 @@ std::string zsh_flag(const Flag& row) {
 std::string run_function() {
   std::string out = fmt::format("_dtrain_signals() {{\n  _values -s , signal {}\n}}\n\n", signal_words());
   out +=
-      "# Flags up to the program; its arguments are completed as files.\n_dtrain_run() {\n"
+      "# Flags up to the program; its arguments are completed as files. Arguments are a command's own flags.\n"
+      "_dtrain_run() {\n"
       "  local i\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
       "    [[ $words[i] == --*_* && $words[i] != *=* ]] && words[i]=${words[i]//_/-}\n"
@@ -77,12 +78,12 @@ std::string run_function() {
       "  _arguments -S -s -A '-*' "
       "\\\n";
   for (const Flag* row : offered_flags()) out += zsh_flag(*row);
-  return out + "    '1:program:_dtrain_program' '*:argument:_default'\n}\n";
+  return out + "    \"$@\" '1:program:_dtrain_program' '*:argument:_default'\n}\n";
 }
 
 std::string zsh_case(const Command& command) {
-  if (takes_job(command)) return fmt::format("    {}) _dtrain_run ;;\n", command.name);
-  std::string out = fmt::format("    {}) _arguments --help'[tell about this command]'", command.name);
+  std::string out = fmt::format("    {}) ", command.name);
+  out += takes_job(command) ? "_dtrain_run" : "_arguments --help'[tell about this command]'";
   for (const CommandFlag& flag : command.flags) {
     std::string rest = fmt::format("[{}]", escaped(flag.help, "[]\\"));
     if (!flag.value.empty()) rest += fmt::format(":{}: ", escaped(flag.value, ":"));
@@ -91,6 +92,7 @@ std::string zsh_case(const Command& command) {
     if (flag.letter != 0) out += " " + shell_quoted(fmt::format("-{}{}", flag.letter, rest));
   }
   std::vector<std::string> words = command.id == CommandId::help ? help_words() : split(command.choices, ',');
+  if (takes_job(command)) return out + " ;;\n";
   if (!words[0].empty())
     out += fmt::format(" '1:argument:({})'", joined(words, " "));
   else if (command.arguments.starts_with("DIR"))

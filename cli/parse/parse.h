@@ -28,15 +28,24 @@ struct RawValue {
   std::string where = {};
 };
 
+// The place of a command that has the name of raw rows: a recipe makes the rows that the program reads of them.
+struct RawInput {
+  std::string recipe;                  // its file, or "config": that of the config's data set
+  bool filter = false;                 // its filters leave rows out
+  std::vector<std::string> without{};  // columns that are left out
+  std::size_t place = 0;               // in RawOptions::command
+};
+
 // What was typed; and what a config file says where nothing else counts more (options.h).
 struct RawOptions {
   std::array<std::optional<RawValue>, kFlagCount> typed;
   std::vector<std::string> command;  // the program and its arguments; empty if none was given
   // What a config file says of the data set, as JSON for dtrain-data.
   std::optional<std::string> data{};
-  bool ended = false;        // by a `--` before the program
-  bool as_torchrun = false;  // called by the name of torchrun or launch: torchrun's defaults count
-  bool as_launch = false;    // called by the name of torch.distributed.launch
+  std::optional<RawInput> raw_input{};  // of `dtrain predict --recipe`
+  bool ended = false;                   // by a `--` before the program
+  bool as_torchrun = false;             // called by the name of torchrun or launch: torchrun's defaults count
+  bool as_launch = false;               // called by the name of torch.distributed.launch
 
   CalledAs called() const {
     if (as_launch) return CalledAs::launch;

@@ -39,7 +39,11 @@ Result<void> resolve_strategy(const Given& given, Plan& plan) {
 }
 
 Result<void> resolve_loader(const Given& given, Plan& plan) {
-  if (given.options.text(FlagId::loader).empty()) return {};
+  if (given.options.text(FlagId::loader).empty()) {
+    // `--loader ''`: workers must not inherit what the variable says.
+    if (!given.host.variable("DTRAIN_LOADER").empty()) plan.spec.loader = "{}";
+    return {};
+  }
   auto text = loader_text(given.options.text(FlagId::loader));
   if (!text) return given.options.blame(FlagId::loader, text.error());
   plan.spec.loader = std::move(*text);

@@ -96,11 +96,21 @@ void leave_horovod(const Host& host) {
     ::unsetenv((std::string("HOROVOD_") + name).c_str());
 }
 
-// The data set of the job, unless the user only wants to see what would be run.
-std::optional<int> with_dataset(const RawOptions& raw, const Options& options, Host& host, bool becomes_another) {
+// Whether there is something to do before the job.
+bool needs_data(const RawOptions& raw) { return raw.data || raw.raw_input; }
+
+// The data of the job, unless the user only wants to see what would be run.
+std::optional<int> with_data(const Options& options, JobStart& start) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
-  return provide_dataset(raw, host, quiet && *quiet, becomes_another);
+  const bool becomes_another = start.srun.has_value(), is_quiet = quiet && *quiet;
+  if (const auto code = provide_dataset(start.raw, start.host, is_quiet, becomes_another)) return code;
+  const auto code = provide_rows(start.raw, start.host, is_quiet, becomes_another);
+  const auto& input = start.raw.raw_input;
+  // What srun is given ends with the command, too.
+  if (!code && input && start.srun)
+    (*start.srun)[start.srun->size() - start.raw.command.size() + input->place] = start.raw.command[input->place];
+  return code;
 }
 
 // What would keep a job from starting whose agents somebody else starts, as far as it is known here.
@@ -199,9 +209,10 @@ int plan_command(std::vector<std::string> words) {
   return show_plan(*raw, words, as_json);
 }
 
-int run_command(const std::vector<std::string>& words, CalledAs called) {
+int run_command(const std::vector<std::string>& words, CalledAs called, std::optional<RawInput> raw_input) {
   auto raw = parse(words, called);
   if (!raw) return fail(raw.error());
+  raw->raw_input = std::move(raw_input);
   if (auto& asked = (*raw)[FlagId::help]) {
     if (called != CalledAs::dtrain) return print_help(torchrun_help(output_width(), called));
     return print_help((asked->text == "all" ? run_help : common_help)(output_width()));
@@ -216,9 +227,9 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
   const Options options(typed, start->host);
   const bool asks = options.given(FlagId::print_config);
   if (!asks && (start->hosts || start->cluster || start->srun)) {
-    if (typed.data)  // nobody waits for a data set of a job that cannot start
+    if (needs_data(typed))  // nobody waits for a data set of a job that cannot start
       if (auto done = check_start_elsewhere(*start, options); !done) return fail(done.error());
-    if (const auto code = with_dataset(typed, options, start->host, start->srun.has_value())) return *code;
+    if (const auto code = with_data(options, *start)) return *code;
     if (start->hosts) return submit(typed, options, start->host, std::move(*start->hosts));
     if (start->cluster) return submit_to_cluster(typed, options, start->host, std::move(*start->cluster));
     return become_srun(options, start->host, *start->srun);
@@ -237,8 +248,8 @@ int run_command(const std::vector<std::string>& words, CalledAs called) {
       say(fmt::format("there is no host {} yet; the job would wait for it", plan->awaited_host));
     return print(describe(*plan, start->host.env));
   }
-  if (typed.data) {
-    if (const auto code = with_dataset(typed, options, start->host, false)) return *code;
+  if (needs_data(typed)) {
+    if (const auto code = with_data(options, *start)) return *code;
     plan = resolve(typed, start->host);  // the time that SLURM gives has gone on
     if (!plan) return fail(plan.error());
   }

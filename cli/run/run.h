@@ -25,8 +25,8 @@ struct JobStart {
 Result<JobStart> find_start(RawOptions raw, Host host);
 
 // `words`: what was typed after the command. Prints what the flags ask for, or carries out the job. Exit code:
-// docs/exit-codes.md. Forks: call with one thread.
-int run_command(const std::vector<std::string>& words, CalledAs called);
+// docs/exit-codes.md. Forks: call with one thread. `raw_input`: of the command among these words.
+int run_command(const std::vector<std::string>& words, CalledAs called, std::optional<RawInput> raw_input = {});
 
 // The same up to the point where something would be started: prints the layout, with --json as JSON.
 int plan_command(std::vector<std::string> words);

@@ -36,6 +36,15 @@ std::string words_quoted(const std::vector<std::string>& words) {
   return text;
 }
 
+// Where the cluster decides how many there are, that is what is known.
+std::string nodes_shown(const launcher::ShimRequest& nodes, std::string_view title) {
+  if (nodes.all == "auto") return fmt::format("all nodes of {}'s cluster", title);
+  if (!nodes.all.empty())
+    return fmt::format("as few nodes of {}'s cluster as have room for {} workers", title, nodes.all);
+  if (nodes.least != nodes.most) return fmt::format("{} to {} nodes of {}'s cluster", nodes.least, nodes.most, title);
+  return fmt::format("{} node{} of {}'s cluster", nodes.most, nodes.most == 1 ? "" : "s", title);
+}
+
 // Where each host's agent would be started: the words of a command, quoted.
 std::string commands_shown(const launcher::HostsSpec& spec) {
   std::string text;
@@ -208,10 +217,8 @@ int submit_to_cluster(const RawOptions& raw, const Options& options, const Host&
   if (!dry_run) return fail(dry_run.error());
   if (*dry_run) {
     const launcher::ShimRequest& nodes = spec->nodes;
-    const std::string count =
-        nodes.least == nodes.most ? std::to_string(nodes.most) : fmt::format("{} to {}", nodes.least, nodes.most);
-    return print(fmt::format("{} node{} of {}'s cluster, by {}\neach agent: {}\n", count, nodes.most == 1 ? "" : "s",
-                             title, spec->shim[0], words_quoted(spec->request.task.words)) +
+    return print(fmt::format("{}, by {}\neach agent: {}\n", nodes_shown(nodes, title), spec->shim[0],
+                             words_quoted(spec->request.task.words)) +
                  ship_shown(spec->request.task));
   }
   const auto code = launcher::run_on_engine(std::move(*spec));

@@ -45,6 +45,18 @@ constexpr CommandFlag kDoctorFlags[] = {
 
 constexpr CommandFlag kPlanFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
+constexpr CommandFlag kPredictFlags[] = {
+    {.name = "recipe",
+     .value = "FILE",
+     .help = "INPUT is raw: apply this recipe.json, or `config`'s",
+     .wants = "a recipe.json, or the word config"},
+    {.name = "filter", .help = "--recipe: its filters leave rows out, too"},
+    {.name = "without",
+     .value = "COLUMNS",
+     .help = "--recipe: leave out these columns, such as the label",
+     .wants = "names of columns, with commas"},
+};
+
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};
 
 constexpr CommandFlag kCkptFlags[] = {
@@ -126,9 +138,10 @@ constexpr Command kCommands[] = {
      .details =
          "Takes the flags of `dtrain run`. SCRIPT has a function predict(table), which is called once for each "
          "row group of INPUT (a Parquet file, a folder or a pattern) with a pyarrow.Table, and returns a row for "
-         "each of its rows. The workers share the row groups. Each result is a file of the folder OUTPUT, in the "
-         "order of INPUT, written whole and once, whatever dies; the same command goes on where a job has ended "
-         "(docs/predict.md)."},
+         "each of its rows. A program in C++ can take its place. The workers share the row groups. Each result is a "
+         "file of the folder OUTPUT, in the order of INPUT, written whole and once, whatever dies; the same command "
+         "goes on where a job has ended (docs/predict.md).",
+     .flags = kPredictFlags},
     {.id = CommandId::launch,
      .name = "launch",
      .arguments = "[flags] PROGRAM [program's arguments]",

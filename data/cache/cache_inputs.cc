@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/posix_files.h"
 #include "data/cache/sha256.h"
@@ -65,12 +66,23 @@ CacheInput digest_file(const fs::path& path) {
 }
 
 std::vector<CacheInput> cache_inputs(const std::vector<std::string>& files, InputsBy by) {
+  std::vector<CacheInput> found;
+  for (const std::string& file : files) found.push_back({file, 0, 0, {}});
+  return cache_inputs(found, by);
+}
+
+std::vector<CacheInput> cache_inputs(const std::vector<CacheInput>& files, InputsBy by) {
   std::vector<CacheInput> inputs;
   std::set<std::string> seen;
-  for (const std::string& file : files) {
-    const fs::path path = fs::absolute(file).lexically_normal();
+  for (const CacheInput& file : files) {
+    const bool is_object = is_store_uri(file.path);
+    const fs::path path = is_object ? fs::path(file.path) : fs::absolute(file.path).lexically_normal();
     if (!seen.insert(path.string()).second) continue;
-    inputs.push_back(facts_of_input(path));
+    if (is_object && by == InputsBy::content)
+      throw CacheError(kUsageCode, fmt::format("dataset.inputs_by: {} is in an object store, where size and time of "
+                                               "change stand for the content; leave inputs_by out",
+                                               file.path));
+    inputs.push_back(is_object ? file : facts_of_input(path));
     if (by == InputsBy::content) inputs.back().sha256 = digest_file(path).sha256;
   }
   if (inputs.empty()) throw CacheError(kUsageCode, "dataset.input: name at least one file or folder");
@@ -79,6 +91,7 @@ std::vector<CacheInput> cache_inputs(const std::vector<std::string>& files, Inpu
 
 void check_unchanged(const std::vector<CacheInput>& inputs) {
   for (const CacheInput& before : inputs) {
+    if (is_store_uri(before.path)) continue;
     struct stat facts = {};
     const bool is_there = ::stat(before.path.c_str(), &facts) == 0;
     const CacheInput now = file_facts(facts, before.path);
@@ -89,6 +102,10 @@ void check_unchanged(const std::vector<CacheInput>& inputs) {
 }
 
 fs::path usual_cache(const std::string& word) {
+  if (is_store_uri(word))
+    throw CacheError(kUsageCode, fmt::format("{} is in an object store, so name the folder for what is made of it: "
+                                             "backend.cache_dir, or --cache-dir",
+                                             word));
   std::error_code error;
   if (fs::is_directory(word, error)) return fs::absolute(word) / ".dtrain-cache";
   fs::path folder = fs::absolute(word).parent_path();

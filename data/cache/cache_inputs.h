@@ -15,8 +15,10 @@ enum class InputsBy {
 
 // In the order in which they are read; none counts twice.
 std::vector<CacheInput> cache_inputs(const std::vector<std::string>& files, InputsBy by);
+// The same, where objects of a store are among them, whose sizes and times are known.
+std::vector<CacheInput> cache_inputs(const std::vector<CacheInput>& files, InputsBy by);
 
-// CacheError: one of them is no longer what it was.
+// CacheError: one of them is no longer what it was. Objects of a store are not looked at.
 void check_unchanged(const std::vector<CacheInput>& inputs);
 
 // Where the first input lies: `word` is a file, a folder or a pattern.

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "data/commands/key_lines.h"
+#include "data/base/one_line.h"
 
 namespace dtrain::data {
 namespace {

@@ -18,14 +18,35 @@ struct Processor {
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
   // Into an empty folder: FOLDER/SPLIT/part-*.parquet, of `files`: those, or what a script has made of them.
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
-                             const std::filesystem::path& folder)>
+                             const std::filesystem::path& folder, bool quiet)>
       fill;
+  // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
+  std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "engine": "ray"}
+//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray"}
 // With "processor" in `dataset`, its "script" goes first (data/script/script_job.h).
 int preprocess_command(const Processor& processor);
+
+// What a recipe.json makes of raw rows.
+struct ApplyRequest {
+  nlohmann::json recipe;    // discarded: the file is no JSON
+  std::string recipe_file;  // for people
+  bool filter = false;
+  std::vector<std::string> without{};
+  std::vector<std::string> input{};
+  bool quiet = false;
+};
+struct Applier {
+  std::function<std::vector<std::string>(const std::vector<std::string>& input)> files;
+  // Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows.
+  std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)> fill;
+};
+
+// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
+//  "quiet": false}
+int apply_command(const Applier& applier);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000}
 int cache_command();

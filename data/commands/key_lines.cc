@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cctype>
 
 namespace dtrain::data {
@@ -23,12 +22,6 @@ std::string with_line(const std::string& message, const std::string& file, const
     if (path.size() > best.size() && begins_with_path(message, path)) best = path;
   if (best.empty()) return message;
   return fmt::format("{}:{}: {}", file, lines.at(best).get<int>(), message);
-}
-
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
 }
 
 }  // namespace dtrain::data

@@ -9,7 +9,4 @@ namespace dtrain::data {
 // line of each path. The longest path that the message begins with counts; without one the message stays as it is.
 std::string with_line(const std::string& message, const std::string& file, const nlohmann::json& lines);
 
-// What would steer a terminal is shown as '?'.
-std::string one_line(std::string text);
-
 }  // namespace dtrain::data

@@ -1,14 +1,17 @@
 // Tested by test/process/data/cache_test.py.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
+#include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
+#include "data/entry/build_child.h"
 #include "data/script/run_script.h"
 #include "data/script/script_job.h"
 
@@ -25,6 +28,11 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
 void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
   std::vector<std::string> files;
   for (const CacheInput& input : wanted.inputs) files.push_back(input.path);
+  for (const std::string& file : files)
+    if (is_store_uri(file))
+      throw CacheError(kUsageCode, fmt::format("dataset.input: {}: the processor {} reads files alone, and no object "
+                                               "stores yet",
+                                               file, job.type));
   if (const auto other = not_parquet(wanted.recipe, files))
     throw CacheError(kUsageCode,
                      fmt::format("dataset.input: {}: the processor {} reads Parquet alone; let native write "
@@ -32,22 +40,77 @@ void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
                                  *other, job.type));
 }
 
-// The script first, and then dtrain itself.
-std::function<RowsOfSplits(const std::filesystem::path&)> build_by(const EntryWanted& wanted,
-                                                                   const Processor& processor,
-                                                                   const std::optional<ScriptJob>& job,
-                                                                   const CacheInput& script) {
+// Workers and other programs learn where the entry is by JSON, which has no other names.
+std::filesystem::path cache_to_name(const nlohmann::json& request) {
+  const std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
+  const nlohmann::json name = folder.string();
+  const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (nlohmann::json::parse(shown) == name) return folder;
+  throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
+                                           "folder",
+                                           shown));
+}
+
+bool is_in_store(const nlohmann::json& recipe) {
+  const auto words = recipe.at("input").get<std::vector<std::string>>();
+  return std::any_of(words.begin(), words.end(), is_store_uri);
+}
+
+// By way of a child, which has the threads that a store's client starts: this process forks again.
+std::vector<CacheInput> found_in_stores(const Processor& processor, const nlohmann::json& recipe) {
+  const std::string text = said_by_child([&] {
+    nlohmann::json all = nlohmann::json::array();
+    for (const CacheInput& file : processor.files_and_objects(recipe))
+      all.push_back({file.path, file.size, file.mtime_ns});
+    return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+  std::vector<CacheInput> files;
+  for (const auto& file : nlohmann::json::parse(text))
+    files.push_back(
+        {file.at(0).get<std::string>(), file.at(1).get<std::uint64_t>(), file.at(2).get<std::int64_t>(), {}});
+  return files;
+}
+
+// In the child that has read them.
+void check_objects_unchanged(const Processor& processor, const nlohmann::json& recipe,
+                             const std::vector<CacheInput>& inputs) {
+  for (const CacheInput& now : processor.files_and_objects(recipe)) {
+    const auto before =
+        std::find_if(inputs.begin(), inputs.end(), [&](const auto& one) { return one.path == now.path; });
+    if (before != inputs.end() && is_store_uri(now.path) &&
+        (now.size != before->size || now.mtime_ns != before->mtime_ns))
+      throw CacheError(kSystemCode,
+                       fmt::format("{}: it has changed while it was read; start again when it is whole", now.path));
+  }
+}
+
+// Who makes the rows of what is read, in the child.
+struct Maker {
+  nlohmann::json recipe;
   std::vector<std::string> files;
-  for (const CacheInput& input : wanted.inputs) files.push_back(input.path);
-  return [=, recipe = wanted.recipe, fill = processor.fill](const std::filesystem::path& folder) {
-    if (!job) return fill(recipe, files, folder);
+  std::function<RowsOfSplits(const nlohmann::json&, const std::vector<std::string>&, const std::filesystem::path&,
+                             bool)>
+      fill;
+  std::optional<ScriptJob> job;
+  CacheInput script;
+  bool quiet = false;
+
+  // The script first, and then dtrain itself.
+  RowsOfSplits operator()(const std::filesystem::path& folder) const {
+    if (!job) return fill(recipe, files, folder, quiet);
     RowsOfSplits rows;
     fill_by_script(*job, files, folder, [&](const std::vector<std::string>& made, const std::filesystem::path& empty) {
-      rows = fill(recipe, made, empty);
+      rows = fill(recipe, made, empty, quiet);
     });
     check_unchanged({script});
     return rows;
-  };
+  }
+};
+
+Maker maker_of(const EntryWanted& wanted, const Processor& processor, bool quiet) {
+  Maker maker{wanted.recipe, {}, processor.fill, {}, {}, quiet};
+  for (const CacheInput& input : wanted.inputs) maker.files.push_back(input.path);
+  return maker;
 }
 
 // What is built is what was hashed: the recipe names each file.
@@ -57,7 +120,9 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   wanted.recipe = without_script(request.at("dataset"));
   const InputsBy by = inputs_by(wanted.recipe);
   wanted.recipe.erase("inputs_by");
-  wanted.inputs = cache_inputs(processor.files(wanted.recipe), by);
+  const bool in_store = is_in_store(wanted.recipe);
+  wanted.inputs = in_store ? cache_inputs(found_in_stores(processor, wanted.recipe), by)
+                           : cache_inputs(processor.files(wanted.recipe), by);
   wanted.recipe["input"] = nlohmann::json::array();
   for (const CacheInput& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
   CacheInput script;
@@ -70,8 +135,16 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = build_by(wanted, processor, job, script);
-  wanted.say = say_line;
+  Maker maker = maker_of(wanted, processor, request.value("quiet", false));
+  maker.job = std::move(job);
+  maker.script = std::move(script);
+  wanted.build = [maker = std::move(maker), inputs = wanted.inputs, in_store,
+                  &processor](const std::filesystem::path& folder) {
+    RowsOfSplits rows = maker(folder);
+    if (in_store) check_objects_unchanged(processor, maker.recipe, inputs);
+    return rows;
+  };
+  wanted.say = say_unless(request);
   return wanted;
 }
 
@@ -81,7 +154,7 @@ int preprocess_command(const Processor& processor) {
   return with_request([&](const nlohmann::json& request) {
     // Listing and hashing the inputs may take minutes. Until there is something to clear away, a signal just ends this.
     const EntryWanted wanted = entry_wanted(request, processor);
-    const CacheFolder cache(cache_asked(request), MakeFolder::yes);
+    const CacheFolder cache(cache_to_name(request), MakeFolder::yes);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
     const auto text = request.value("json", false) ? got_json : got_text;

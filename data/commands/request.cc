@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "data/base/one_line.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/commands/key_lines.h"
@@ -37,6 +38,11 @@ nlohmann::json read_request() {
 
 // fmt::print() would throw if standard error is closed or full.
 void say_line(const std::string& line) { std::fputs(fmt::format("dtrain: {}\n", one_line(line)).c_str(), stderr); }
+
+std::function<void(const std::string&)> say_unless(const nlohmann::json& request) {
+  if (request.value("quiet", false)) return [](const std::string&) {};
+  return say_line;
+}
 
 int print_text(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;

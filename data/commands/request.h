@@ -13,6 +13,8 @@ int with_request(const std::function<int(const nlohmann::json& request)>& comman
 
 // One line on stderr.
 void say_line(const std::string& line);
+// The same, or nothing if the request is to be quiet about what is no error.
+std::function<void(const std::string&)> say_unless(const nlohmann::json& request);
 // On stdout. The exit code: 125 if it did not reach its reader.
 int print_text(const std::string& text);
 

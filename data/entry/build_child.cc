@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -33,11 +35,10 @@ constexpr std::chrono::milliseconds kOrphanLook{1000};
   ::_exit(written == static_cast<ssize_t>(text.size()) ? code : kSystemCode);
 }
 
-[[noreturn]] void be_child(const std::function<void()>& work, const StopSignals& signals, int words_to, pid_t parent) {
+[[noreturn]] void be_child(const std::function<void()>& work, int words_to, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kSystemCode);
   ::signal(SIGINT, SIG_IGN);  // of a terminal: the parent has it too, and decides
-  signals.restore();
   try {
     work();
   } catch (const CacheError& error) {
@@ -96,32 +97,80 @@ class Child {
   const StopSignals& signals_;
 };
 
-void judge_end(int status, int words_from) {
+// `doing`: what the child was for.
+void judge_end(const char* doing, int status, int words_from) {
   if (WIFSIGNALED(status)) {
     const char* why = WTERMSIG(status) == SIGKILL ? "; perhaps the kernel had no more memory for it" : "";
-    throw CacheError(kSystemCode, fmt::format("the process that builds the entry was killed by signal {} ({}){}",
+    throw CacheError(kSystemCode, fmt::format("the process that {} was killed by signal {} ({}){}", doing,
                                               WTERMSIG(status), ::strsignal(WTERMSIG(status)), why));
   }
   if (WEXITSTATUS(status) != 0) throw CacheError(WEXITSTATUS(status), words_of_child(words_from));
 }
 
-}  // namespace
+struct Words {
+  OwnedFd read_end, write_end;
+};
 
-void run_in_child(const std::function<void()>& work, const std::function<void()>& beat, const StopSignals& signals) {
+Words words_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw_system("pipe", errno);
-  const OwnedFd read_end(ends[0]);
-  OwnedFd write_end(ends[1]);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  return {OwnedFd(ends[0]), OwnedFd(ends[1])};
+}
+
+pid_t forked(const std::function<void()>& work, int words_to) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) throw_system("fork", errno);
-  if (pid == 0) be_child(work, signals, write_end.get(), parent);
-  Child child(pid, signals);
+  if (pid == 0) be_child(work, words_to, parent);
+  return pid;
+}
+
+void write_all(int to, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t written = ::write(to, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_system("memory for a child's answer", errno);
+    done += static_cast<std::size_t>(written);
+  }
+}
+
+std::string all_of(int file) {
+  std::string text(static_cast<std::size_t>(std::max<off_t>(::lseek(file, 0, SEEK_END), 0)), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::pread(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw_system("a child's answer", errno);
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+}  // namespace
+
+void run_in_child(const std::function<void()>& work, const std::function<void()>& beat, const StopSignals& signals) {
+  const Words words = words_pipe();
+  const auto with_signals = [&] {
+    signals.restore();
+    work();
+  };
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  Child child(forked(with_signals, words.write_end.get()), signals);
   int status = 0;
   while (!child.has_ended(status))
     if (signals.wait(kBeatEvery) == StopSignals::Woke::time) beat();
-  judge_end(status, read_end.get());
+  judge_end("builds the entry", status, words.read_end.get());
+}
+
+std::string said_by_child(const std::function<std::string()>& work) {
+  const Words words = words_pipe();
+  const OwnedFd answer(::memfd_create("dtrain-answer", MFD_CLOEXEC));
+  if (!answer) throw_system("memfd_create", errno);
+  const pid_t pid = forked([&] { write_all(answer.get(), work()); }, words.write_end.get());
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) throw_system("waitpid", errno);
+  judge_end("looks for the input", status, words.read_end.get());
+  return all_of(answer.get());
 }
 
 }  // namespace dtrain::data

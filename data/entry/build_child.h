@@ -13,4 +13,8 @@ namespace dtrain::data {
 // is killed first. It also dies when this process dies. Forks: call with one thread.
 void run_in_child(const std::function<void()>& work, const std::function<void()>& beat, const StopSignals& signals);
 
+// What `work` says, which runs in a child: the threads that it starts are not in this process, which may fork again.
+// CacheError, as above.
+std::string said_by_child(const std::function<std::string()>& work);
+
 }  // namespace dtrain::data

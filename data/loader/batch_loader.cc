@@ -57,6 +57,11 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
       layout_(tensors_),
       rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})) {
   check_fill(set_.columns(), options_.fill);
+  if (options_.fully_executed && options_.window_size_bytes != 0 && set_.is_remote()) {
+    refuse(
+        "fully_executed is for files of this machine, which stay in its memory once they are read; those of an object "
+        "store do not. Leave it out, or copy the files here");
+  }
   if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options_.paths[0]));
   if (batches() == 0) {
     refuse(
@@ -106,7 +111,8 @@ void BatchLoader::note_times(LoaderTimes times) {
     times.waited = waited;
   }
   // fmt::print() would throw if standard error is closed or full.
-  if (const auto window = watch_.add(times)) std::fputs((wait_line(*window, options_.prefetch) + "\n").c_str(), stderr);
+  if (const auto window = watch_.add(times))
+    std::fputs((wait_line("ParquetLoader", *window, options_.prefetch) + "\n").c_str(), stderr);
 }
 
 bool BatchLoader::wait(std::chrono::milliseconds limit) {

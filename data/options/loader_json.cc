@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/base/one_line.h"
 #include "dtrain/errors.h"
 
 namespace dtrain::data {
@@ -127,9 +128,13 @@ const std::vector<Key>& keys_of_options() {
   return keys;
 }
 
+[[noreturn]] void refuse(const std::string& where, const std::string& text) {
+  throw ConfigError(fmt::format("dtrain: {}: {}", where, one_line(text)));
+}
+
 void set(const std::string& where, const std::string& text, const std::vector<Key>& keys, Options& options) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) throw ConfigError(fmt::format("dtrain: {}: it is no JSON object", where));
+  if (!json.is_object()) refuse(where, "it is no JSON object");
   for (const auto& [name, value] : json.items()) {
     const Key* found = nullptr;
     std::vector<std::string> known;
@@ -138,12 +143,10 @@ void set(const std::string& where, const std::string& text, const std::vector<Ke
       if (name == one.name) found = &one;
     }
     if (found == nullptr) {
-      throw ConfigError(
-          fmt::format("dtrain: {}: there is no key '{}'; it has {}", where, name, fmt::join(known, ", ")));
+      refuse(where, fmt::format("there is no key '{}'; it has {}", name, fmt::join(known, ", ")));
     }
     if (const Wanted wanted = found->read(value, options)) {
-      throw ConfigError(
-          fmt::format("dtrain: {}: {} is {}; it must be {}", where, name, value.dump().substr(0, 100), *wanted));
+      refuse(where, fmt::format("{} is {}; it must be {}", name, value.dump().substr(0, 100), *wanted));
     }
   }
 }

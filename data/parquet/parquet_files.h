@@ -1,21 +1,16 @@
 #pragma once
 // Which files a data set consists of.
 #include <atomic>
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "data/files/data_files.h"
+
 namespace dtrain::data {
 
-struct ParquetFile {
-  std::string path;
-  std::uint64_t bytes = 0;
-};
-
-// The files of `paths`: the file itself, or of a folder all that end in .parquet, sorted by name. Names that begin with
-// '.' or '_' are left out: writers use them for what is not finished, and for notes. Throws DataError if there is none,
-// or if one is empty or no file.
-std::vector<ParquetFile> parquet_files(const std::vector<std::string>& paths);
+// The files of `paths`, each a file, a pattern, or a folder, of which all count that end in .parquet. Throws DataError
+// as find_files() does.
+std::vector<DataFile> parquet_files(const std::vector<std::string>& paths);
 
 // Reads the file once from its begin to its end, so that the kernel has it in memory, or until `stop` is true. Throws
 // DataError.

@@ -1,6 +1,5 @@
 #include "data/parquet/parquet_set.h"
 
-#include <arrow/io/file.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
@@ -13,9 +12,13 @@
 
 #include "data/arrow/arrow_calls.h"
 #include "data/base/random_bits.h"
+#include "data/files/data_files.h"
+#include "data/files/group_bytes.h"
+#include "data/files/open_file.h"
 #include "data/parquet/arrow_columns.h"
 #include "data/parquet/group_pool.h"
 #include "data/parquet/parquet_files.h"
+#include "data/parquet/seconds_since.h"
 #include "data/parquet/timed_file.h"
 #include "dtrain/data_errors.h"
 
@@ -30,18 +33,20 @@ struct ArrowGroup : DecodedGroup {
   std::vector<ColumnValues> owned;
 };
 
-std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const std::string& path,
+// `seconds` is added to when bytes are read. An object's are there before: fetch_group().
+std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool, const DataFile& from,
+                                                        arrow::Result<OpenedFile> opened,
                                                         std::shared_ptr<parquet::FileMetaData> footer,
-                                                        double* disk_seconds) {
-  return must_all(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
+                                                        double* seconds) {
+  return must_all(from.path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
     parquet::ReaderProperties reading(pool);
     reading.set_page_checksum_verification(true);  // of pages that have one
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
-    ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
-    auto timed = std::make_shared<TimedFile>(std::move(file), disk_seconds);
-    ARROW_RETURN_NOT_OK(builder.Open(std::move(timed), reading, std::move(footer)));
+    ARROW_ASSIGN_OR_RAISE(auto file, std::move(opened));
+    if (!from.is_remote()) file = std::make_shared<TimedFile>(std::move(file), seconds);
+    ARROW_RETURN_NOT_OK(builder.Open(std::move(file), reading, std::move(footer)));
     return builder.memory_pool(pool)->properties(properties)->Build();
   });
 }
@@ -79,7 +84,7 @@ std::int64_t ragged_bytes(const parquet::RowGroupMetaData& group, int leaf, cons
 }  // namespace
 
 struct ParquetSet::File {
-  std::string path;
+  DataFile data;
   std::shared_ptr<parquet::FileMetaData> footer;  // none: not kept
   std::vector<int> fields;                        // of the set's columns, in the file's schema
 };
@@ -89,10 +94,10 @@ ParquetSet::~ParquetSet() = default;
 ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<std::string>& columns,
                        const std::map<std::string, double>& fill)
     : pool_(std::make_unique<GroupPool>()) {
-  for (const ParquetFile& found : parquet_files(paths)) {
-    files_.push_back(std::make_unique<File>(File{found.path, nullptr, {}}));
-    open(*files_.back(), columns);
+  for (DataFile& found : parquet_files(paths)) {
     digest_ = mixed(mixed_with(digest_, std::filesystem::path(found.path).filename().string()) + found.bytes);
+    files_.push_back(std::make_unique<File>(File{std::move(found), nullptr, {}}));
+    open(*files_.back(), columns);
   }
   for (Column& column : columns_) {
     if (const auto found = fill.find(column.name); found != fill.end()) column.fill = found->second;
@@ -104,47 +109,46 @@ ParquetSet::ParquetSet(const std::vector<std::string>& paths, const std::vector<
 void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
   double seconds = 0;
-  const auto reader = open_reader(pool_.get(), file.path, nullptr, &seconds);
+  const std::string& path = file.data.path;
+  const auto reader = open_reader(pool_.get(), file.data, open_first(file.data), nullptr, &seconds);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
   if (footers_kept_ + footer->size() <= footers_kept_max) {
     footers_kept_ += footer->size();
     file.footer = footer;
   }
-  const std::shared_ptr<arrow::Schema> schema =
-      must_all(file.path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
-        std::shared_ptr<arrow::Schema> read;
-        ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
-        return read;
-      });
+  const std::shared_ptr<arrow::Schema> schema = must_all(path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
+    std::shared_ptr<arrow::Schema> read;
+    ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
+    return read;
+  });
   std::vector<std::string> names = columns;
   if (names.empty() && first) names = schema->field_names();
   if (names.empty()) {
     for (const Column& column : columns_) names.push_back(column.name);
     for (const std::string& name : schema->field_names()) {
       if (std::find(names.begin(), names.end(), name) == names.end()) {
-        fail_at(file.path, fmt::format("it has a column '{}', which {} has not", name, files_.front()->path));
+        fail_at(path, fmt::format("it has a column '{}', which {} has not", name, files_.front()->data.path));
       }
     }
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::vector<int> found = schema->GetAllFieldIndices(names[i]);
-    if (found.size() > 1) fail_at(file.path, fmt::format("it has {} columns '{}'", found.size(), names[i]));
+    if (found.size() > 1) fail_at(path, fmt::format("it has {} columns '{}'", found.size(), names[i]));
     if (found.empty()) {
-      fail_at(file.path,
-              fmt::format("it has no column '{}'; it has {}", names[i], fmt::join(schema->field_names(), ", ")));
+      fail_at(path, fmt::format("it has no column '{}'; it has {}", names[i], fmt::join(schema->field_names(), ", ")));
     }
-    const Column column = column_of(file.path, *schema->field(found[0]));
+    const Column column = column_of(path, *schema->field(found[0]));
     if (first) columns_.push_back(column);
     if (type_text(column) != type_text(columns_[i])) {
-      fail_at(file.path, fmt::format("column '{}' is {}, and in {} it is {}; write all files with one type",
-                                     column.name, type_text(column), files_.front()->path, type_text(columns_[i])));
+      fail_at(path, fmt::format("column '{}' is {}, and in {} it is {}; write all files with one type", column.name,
+                                type_text(column), files_.front()->data.path, type_text(columns_[i])));
     }
     file.fields.push_back(found[0]);
   }
   for (int group = 0; group < footer->num_row_groups(); ++group) {
     const auto in_footer = footer->RowGroup(group);
     const std::int64_t rows = in_footer->num_rows();
-    if (rows < 0) fail_at(file.path, fmt::format("row group {} has {} rows; write the file again", group, rows));
+    if (rows < 0) fail_at(path, fmt::format("row group {} has {} rows; write the file again", group, rows));
     groups_.push_back({&file, group});
     group_rows_.push_back(rows);
     std::int64_t tails = 0;
@@ -157,19 +161,44 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
 }
 
 std::string ParquetSet::name_of(std::size_t group) const {
-  return fmt::format("{}, row group {}", groups_[group].file->path, groups_[group].number);
+  return fmt::format("{}, row group {}", groups_[group].file->data.path, groups_[group].number);
+}
+
+bool ParquetSet::is_remote() const {
+  return std::any_of(files_.begin(), files_.end(), [](const auto& file) { return file->data.is_remote(); });
 }
 
 void ParquetSet::read_through(const std::atomic<bool>& stop) const {
-  for (const auto& file : files_) data::read_through(file->path, stop);
+  for (const auto& file : files_) data::read_through(file->data.path, stop);
 }
 
 std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {
+  const DataFile& file = groups_[group].file->data;
+  try {
+    auto decoded = decode(group, stop);
+    const auto begin = std::chrono::steady_clock::now();
+    if (decoded) check_same(file);
+    if (decoded && file.is_remote()) decoded->disk_seconds += seconds_since(begin);
+    return decoded;
+  } catch (const DataError& error) {
+    check_same_after(file, error.what());
+    throw;
+  }
+}
+
+std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::atomic<bool>& stop) const {
   const File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
-  const auto reader = open_reader(pool_.get(), file.path, file.footer, &decoded->disk_seconds);
-  const auto rows = reader->RowGroup(groups_[group].number);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reader = open_reader(pool_.get(), file.data, open_file(file.data), file.footer, &decoded->disk_seconds);
+  std::vector<int> leaves;
+  for (const int field : file.fields)
+    add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(field)], leaves);
+  const int number = groups_[group].number;
+  if (!fetch_group(name_of(group), file.data, *reader->parquet_reader(), number, leaves, stop)) return nullptr;
+  if (file.data.is_remote()) decoded->disk_seconds += seconds_since(begin);
+  const auto rows = reader->RowGroup(number);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (stop) return nullptr;
     const std::string where = fmt::format("{}, column '{}'", name_of(group), columns_[i].name);

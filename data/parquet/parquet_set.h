@@ -1,7 +1,7 @@
 #pragma once
 // Parquet files of one schema, as a table of row groups that can be read one by one. The files are opened again for
 // each row group, with the footer of the first time if all footers are small, so a set of any size holds one descriptor
-// open and takes little memory.
+// open and takes little memory. Of objects in a store, a row group's bytes wait in memory while they are decoded.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +44,9 @@ class ParquetSet {
   // "FILE, row group 3"
   std::string name_of(std::size_t group) const;
 
+  // Whether files are in an object store.
+  bool is_remote() const;
+
   // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
   void read_through(const std::atomic<bool>& stop) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
@@ -56,6 +59,7 @@ class ParquetSet {
     const File* file;
     int number;  // in its file
   };
+  std::unique_ptr<DecodedGroup> decode(std::size_t group, const std::atomic<bool>& stop) const;
   void open(File& file, const std::vector<std::string>& columns);
 
   std::unique_ptr<GroupPool> pool_;  // what read() returns must not outlive it

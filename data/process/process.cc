@@ -9,62 +9,24 @@
 #include <memory>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
 #include "data/process/part_files.h"
+#include "data/process/source_work.h"
 #include "data/recipe/process_plan.h"
 #include "data/recipe/scatter_plan.h"
-#include "data/recipe/work_plan.h"
 #include "data/rows/parallel.h"
 #include "data/rows/scatter.h"
 #include "data/rows/statistics.h"
 #include "data/rows/unit_rows.h"
 #include "data/rows/value_hash.h"
 #include "data/source/source.h"
-#include "strategies/kept/available_memory.h"
 
 namespace dtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::int64_t memory_limit(const Recipe& recipe) {
-  constexpr std::uint64_t kUnknown = std::uint64_t{4} << 30, kLeast = std::uint64_t{64} << 20;
-  if (recipe.memory_limit_bytes) return *recipe.memory_limit_bytes;
-  return static_cast<std::int64_t>(std::max(kept::available_memory().value_or(kUnknown) / 4, kLeast));
-}
-
-// Of a unit in memory, at its largest.
-std::int64_t bytes_in_work(const Source& source, std::size_t unit, const Growth& growth) {
-  return growth.bytes(source.units()[unit].bytes, source.units()[unit].rows);
-}
-
-WorkPlan work_of(const Recipe& recipe, const Source& source, const Growth& growth, std::int64_t memory) {
-  WorkFacts facts;
-  facts.memory_bytes = memory;
-  facts.parallelism = recipe.parallelism;
-  facts.threads = static_cast<std::size_t>(recipe.threads.value_or(std::max(1U, std::thread::hardware_concurrency())));
-  for (std::size_t unit = 0; unit < source.units().size(); ++unit) {
-    const std::int64_t bytes = bytes_in_work(source, unit, growth);
-    if (bytes > unit_bytes_max(memory))
-      fail_at(
-          source.where(unit, 0),
-          fmt::format("from here {} MB must be read at once{}, and the memory limit of {} MB allows an eighth of it; "
-                      "raise backend.processor.memory_limit_bytes, or write the file with smaller row groups",
-                      source.units()[unit].bytes / 1'000'000,
-                      growth.times > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
-    facts.unit_bytes.push_back(bytes);
-  }
-  return plan_work(facts);
-}
-
-std::vector<std::shared_ptr<arrow::DataType>> types_read(const Source& source, const ProcessPlan& plan) {
-  std::vector<std::shared_ptr<arrow::DataType>> types;
-  for (const std::size_t column : plan.read) types.push_back(source.schema().field(static_cast<int>(column))->type());
-  return types;
-}
 
 // From raw rows to files. The parts of the work: a partition in a pass (a function of the partition and of what earlier
 // passes have found), and a bucket of rows.
@@ -284,8 +246,12 @@ class Job {
   void write_notes() const {
     nlohmann::json columns = nlohmann::json::array();
     for (const auto& field : fields_) columns.push_back({{"name", field->name()}, {"type", field->type()->ToString()}});
+    nlohmann::json input = nlohmann::json::array();
+    for (const SourceColumn& column : source_columns(source_->schema()))
+      input.push_back({{"name", column.name},
+                       {"type", column.type == ColumnType::other ? column.type_name : name_of(column.type)}});
     const nlohmann::json notes = {
-        {"recipe", recipe_.text}, {"columns", columns}, {"statistics", statistics_.to_json()}};
+        {"recipe", recipe_.text}, {"input", input}, {"columns", columns}, {"statistics", statistics_.to_json()}};
     const fs::path path = folder_ / "recipe.json";
     std::ofstream out(path);
     // Statistics are texts in UTF-8. Names of files and columns need not be.

@@ -15,7 +15,8 @@ class Array;
 namespace dtrain::data {
 
 struct Known {
-  Moments moments;            // normalize, fill by the mean
+  Moments moments;            // fill by the mean, and what scaling is made of
+  Scaling scaling;            // normalize
   std::vector<Value> values;  // a vocabulary, the most frequent first; the mode
   // The values as an array of the column's type.
   std::shared_ptr<arrow::Array> array;

@@ -189,16 +189,14 @@ void Operations::normalize(const Operation& operation, const Known& known, Rows&
   auto& slot = rows.slots[operation.slots.front()];
   const bool to_double = slot->type_id() == arrow::Type::DOUBLE;
   const auto numbers = as_floats(operation.path, slot);
-  const Scaling scaling =
-      std::get<Scale>(operation.how) == Scale::zscore ? zscore(known.moments) : minmax(known.moments);
   const std::int64_t bytes = numbers->length() * (to_double ? 8 : 4);
   const std::shared_ptr<arrow::Buffer> out = must(operation.path, arrow::AllocateBuffer(bytes));
   if (to_double)
-    scale(values_of_array<double>(*numbers), scaling, reinterpret_cast<double*>(out->mutable_data()));
+    scale(values_of_array<double>(*numbers), known.scaling, reinterpret_cast<double*>(out->mutable_data()));
   else if (numbers->type_id() == arrow::Type::DOUBLE)
-    scale(values_of_array<double>(*numbers), scaling, reinterpret_cast<float*>(out->mutable_data()));
+    scale(values_of_array<double>(*numbers), known.scaling, reinterpret_cast<float*>(out->mutable_data()));
   else
-    scale(values_of_array<float>(*numbers), scaling, reinterpret_cast<float*>(out->mutable_data()));
+    scale(values_of_array<float>(*numbers), known.scaling, reinterpret_cast<float*>(out->mutable_data()));
   slot = with_nulls_of(*numbers, to_double ? arrow::float64() : arrow::float32(), out, operation.path);
 }
 

@@ -164,6 +164,8 @@ void Statistics::finish_one(std::size_t number, std::size_t threads) {
   if (has_moments(operation)) {
     for (const Moments& moments : gathered.moments) known.moments.merge(moments);
     check_moments(operation, known.moments);
+    if (const auto* scale = std::get_if<Scale>(&operation.how))
+      known.scaling = *scale == Scale::zscore ? zscore(known.moments) : minmax(known.moments);
   } else if (gathered.duplicates) {
     known.dropped = gathered.duplicates->find(threads);
   } else {
@@ -190,7 +192,8 @@ nlohmann::json Statistics::to_json() const {
       // null: there was no value
       const bool any = known.moments.count > 0;
       if (*scaled == Scale::zscore)
-        one.update({{"mean", known.moments.mean}, {"deviation", std::sqrt(known.moments.variance())}});
+        one.update({{"mean", known.moments.mean},
+                    {"deviation", known.scaling.factor == 0 ? 0.0 : std::sqrt(known.moments.variance())}});
       if (*scaled == Scale::minmax)
         one.update({{"least", any ? nlohmann::json(known.moments.least) : nlohmann::json()},
                     {"most", any ? nlohmann::json(known.moments.most) : nlohmann::json()}});

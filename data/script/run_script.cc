@@ -37,19 +37,14 @@ std::map<std::string, std::string> own_environment() {
   return env;
 }
 
-// Where `dtrain` is, beside this program, and its modules for Python: as a build has them, or an installation.
-struct Place {
-  fs::path dtrain, modules{};
-};
-
-Place own_place() {
-  const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
-  Place place{self / "dtrain"};
+// dtrain's modules for Python, as a build or an installation has them. Empty: the user's Python has them, as by a
+// wheel.
+std::string modules_beside(const fs::path& dtrain) {
   std::error_code ignored;
   for (const char* each : {"../python", "../share/dtrain/python"})
-    if (place.modules.empty() && fs::exists(self / each / "dtrain_data", ignored))
-      place.modules = (self / each).lexically_normal();
-  return place;
+    if (const fs::path folder = dtrain.parent_path() / each; fs::exists(folder / "dtrain_data", ignored))
+      return folder.lexically_normal().string();
+  return {};
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
@@ -126,10 +121,9 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
   std::string list;
   for (const std::string& file : input) list += file + "\n";
   write_new_file(work / "input", list);
-  const Place place = own_place();
   const std::string output = (work / "rows").string();
-  judge(job, run_to_end(script_job_words(job, place.dtrain.string(), (work / "input").string(), output),
-                        script_job_environment(job, own_environment(), place.modules.string())));
+  judge(job, run_to_end(script_job_words(job, (work / "input").string(), output),
+                        script_job_environment(job, own_environment(), modules_beside(job.dtrain))));
   const std::vector<std::string> files = files_of_result(output);
   if (files.empty()) throw CacheError(1, fmt::format("{}: process() of {} has left no row", kKey, job.script));
   const fs::path made = work / "made";

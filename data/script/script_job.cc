@@ -40,6 +40,7 @@ std::optional<ScriptJob> script_job_of(const nlohmann::json& request) {
   const auto type = dataset.find("processor");
   if (type == dataset.end()) return std::nullopt;
   ScriptJob job;
+  job.dtrain = request.value("dtrain", std::string());
   job.type = type->get<std::string>();
   job.script = dataset.at("script").get<std::string>();
   job.workers = number_in(dataset, "num_workers");
@@ -72,9 +73,8 @@ std::optional<std::string> not_parquet(const nlohmann::json& recipe, const std::
   return std::nullopt;
 }
 
-std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& dtrain, const std::string& list,
-                                          const std::string& output) {
-  std::vector<std::string> words = {dtrain, "run"};
+std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& list, const std::string& output) {
+  std::vector<std::string> words = {job.dtrain, "run"};
   for (std::string& word : where_it_runs(job)) words.push_back(std::move(word));
   words.push_back(fmt::format("--max-restarts={}", job.type == "python" ? kTriesOfPartition : 0));
   words.push_back(fmt::format("--shutdown-timeout={}", kSecondsToEnd));

@@ -10,6 +10,7 @@
 namespace dtrain::data {
 
 struct ScriptJob {
+  std::string dtrain;  // the program
   std::string type;    // "python", "dask", "modin", "ray"
   std::string script;  // its path
   std::optional<std::int64_t> workers;
@@ -31,8 +32,7 @@ nlohmann::json without_script(nlohmann::json recipe);
 std::optional<std::string> not_parquet(const nlohmann::json& recipe, const std::vector<std::string>& files);
 
 // The command that runs it. `list`: a file with the path of an input in each line. `output`: the folder of its result.
-std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& dtrain, const std::string& list,
-                                          const std::string& output);
+std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& list, const std::string& output);
 
 // Its environment, out of that of this process: variables of dtrain's own are for the job that wants the data set.
 // `modules`: a folder with dtrain's modules for Python; may be empty.

@@ -1,15 +1,19 @@
 // Parquet and IPC files as sources: their units are the row groups and the record batches that they have.
-#include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/record_batch.h>
 #include <arrow/table.h>
 #include <fmt/format.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/files/group_bytes.h"
+#include "data/files/open_file.h"
 #include "data/source/source.h"
 
 namespace dtrain::data {
@@ -29,15 +33,16 @@ std::int64_t fixed_bytes(const arrow::Schema& schema) {
 
 class ParquetSource : public Source {
  public:
-  explicit ParquetSource(const std::vector<SourceFile>& files) {
-    for (const SourceFile& file : files) add(file.path);
+  explicit ParquetSource(std::vector<DataFile> files) {
+    for (DataFile& file : files) add(std::move(file));
   }
 
-  Arrays read(std::size_t unit, const std::vector<int>& columns) const override {
+  Arrays read_unit(std::size_t unit, const std::vector<int>& columns) const override {
     const Unit& one = units_[unit];
     const File& file = files_[one.file];
-    const std::string name = fmt::format("{}, row group {}", file.path, one.begin);
-    const auto reader = open(file.path, file.footer);
+    const std::string name = fmt::format("{}, row group {}", file.data.path, one.begin);
+    const auto reader = open(file.data.path, open_file(file.data), file.footer);
+    fetch(name, file, *reader, static_cast<int>(one.begin), columns);
     Arrays arrays;
     for (const int column : columns) {
       const auto& field = *schema_->field(column);
@@ -56,10 +61,12 @@ class ParquetSource : public Source {
     return arrays;
   }
 
+  const DataFile& file_of(std::size_t unit) const override { return files_[units_[unit].file].data; }
+
   std::string where(std::size_t unit, std::int64_t row) const override {
     std::int64_t before = 0;
     for (std::size_t i = unit; i > 0 && units_[i - 1].file == units_[unit].file; --i) before += rows_[i - 1];
-    return fmt::format("{}, row {}", files_[units_[unit].file].path, before + row + 1);
+    return fmt::format("{}, row {}", files_[units_[unit].file].data.path, before + row + 1);
   }
 
  private:
@@ -67,12 +74,12 @@ class ParquetSource : public Source {
   static constexpr std::uint32_t kFootersKeptMax = 1'000'000;
 
   struct File {
-    std::string path;
+    DataFile data;
     std::shared_ptr<parquet::FileMetaData> footer;  // none: not kept
     std::vector<int> fields;                        // of the schema's columns, in the file's own
   };
 
-  static std::unique_ptr<parquet::arrow::FileReader> open(const std::string& path,
+  static std::unique_ptr<parquet::arrow::FileReader> open(const std::string& path, arrow::Result<OpenedFile> opened,
                                                           std::shared_ptr<parquet::FileMetaData> footer) {
     return must_all(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
       parquet::ReaderProperties reading;
@@ -80,14 +87,26 @@ class ParquetSource : public Source {
       parquet::ArrowReaderProperties properties(/*use_threads=*/false);
       properties.set_pre_buffer(false);
       parquet::arrow::FileReaderBuilder builder;
-      ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+      ARROW_ASSIGN_OR_RAISE(auto file, std::move(opened));
       ARROW_RETURN_NOT_OK(builder.Open(std::move(file), reading, std::move(footer)));
       return builder.properties(properties)->Build();
     });
   }
 
-  void add(const std::string& path) {
-    const auto reader = open(path, nullptr);
+  static void fetch(const std::string& where, const File& file, parquet::arrow::FileReader& reader, int group,
+                    const std::vector<int>& columns) {
+    std::vector<int> leaves;
+    for (const int column : columns) {
+      const int place = file.fields[static_cast<std::size_t>(column)];
+      add_leaves(reader.manifest().schema_fields[static_cast<std::size_t>(place)], leaves);
+    }
+    const std::atomic<bool> never = false;
+    fetch_group(where, file.data, *reader.parquet_reader(), group, leaves, never);
+  }
+
+  void add(DataFile data) {
+    const auto reader = open(data.path, open_first(data), nullptr);
+    const std::string path = data.path;
     const auto footer = reader->parquet_reader()->metadata();
     const auto found = must_all(path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
       std::shared_ptr<arrow::Schema> read;
@@ -97,8 +116,8 @@ class ParquetSource : public Source {
     if (!schema_)
       schema_ = plain_schema(*found);
     else
-      check_schema(files_.front().path, *schema_, path, *found);
-    File file{path, nullptr, {}};
+      check_schema(files_.front().data.path, *schema_, path, *found);
+    File file{std::move(data), nullptr, {}};
     if (footers_kept_ + footer->size() <= kFootersKeptMax) {
       footers_kept_ += footer->size();
       file.footer = footer;
@@ -125,22 +144,23 @@ class ParquetSource : public Source {
 
 class IpcSource : public Source {
  public:
-  explicit IpcSource(const std::vector<SourceFile>& files) {
-    for (const SourceFile& file : files) {
-      const auto reader = open(file.path, {});
+  explicit IpcSource(std::vector<DataFile> files) {
+    for (DataFile& file : files) {
+      const auto reader = open(file.path, open_first(file), {});
       if (!schema_)
         schema_ = plain_schema(*reader->schema());
       else
-        check_schema(paths_.front(), *schema_, file.path, *reader->schema());
+        check_schema(files_.front().path, *schema_, file.path, *reader->schema());
       const int batches = reader->num_record_batches();
-      paths_.push_back(file.path);
+      const auto bytes = static_cast<std::int64_t>(file.bytes);
+      files_.push_back(std::move(file));
       for (int batch = 0; batch < batches; ++batch)
-        units_.push_back({paths_.size() - 1, batch, batch + 1, std::max<std::int64_t>(file.bytes / batches, 1)});
+        units_.push_back({files_.size() - 1, batch, batch + 1, std::max<std::int64_t>(bytes / batches, 1)});
     }
   }
 
-  Arrays read(std::size_t unit, const std::vector<int>& columns) const override {
-    const std::string& path = paths_[units_[unit].file];
+  Arrays read_unit(std::size_t unit, const std::vector<int>& columns) const override {
+    const std::string& path = files_[units_[unit].file].path;
     const std::string where = fmt::format("{}, batch {}", path, units_[unit].begin);
     const auto batch = batch_of(unit);
     must(where, batch->Validate());
@@ -152,17 +172,20 @@ class IpcSource : public Source {
     return arrays;
   }
 
+  const DataFile& file_of(std::size_t unit) const override { return files_[units_[unit].file]; }
+
   std::string where(std::size_t unit, std::int64_t row) const override {
     std::int64_t before = 0;
     for (std::size_t i = unit; i > 0 && units_[i - 1].file == units_[unit].file; --i)
       before += batch_of(i - 1)->num_rows();
-    return fmt::format("{}, row {}", paths_[units_[unit].file], before + row + 1);
+    return fmt::format("{}, row {}", files_[units_[unit].file].path, before + row + 1);
   }
 
  private:
   static std::shared_ptr<arrow::ipc::RecordBatchFileReader> open(const std::string& path,
+                                                                 arrow::Result<OpenedFile> opened,
                                                                  const arrow::ipc::IpcReadOptions& options) {
-    const auto file = must(path, arrow::io::ReadableFile::Open(path));
+    const auto file = must(path, std::move(opened));
     return must(path, arrow::ipc::RecordBatchFileReader::Open(file, options));
   }
 
@@ -170,20 +193,21 @@ class IpcSource : public Source {
     const Unit& one = units_[unit];
     arrow::ipc::IpcReadOptions options;
     options.use_threads = false;
-    const std::string& path = paths_[one.file];
-    const auto reader = open(path, options);
+    const DataFile& file = files_[one.file];
+    const std::string& path = file.path;
+    const auto reader = open(path, open_file(file), options);
     return must(fmt::format("{}, batch {}", path, one.begin), reader->ReadRecordBatch(static_cast<int>(one.begin)));
   }
 
-  std::vector<std::string> paths_;
+  std::vector<DataFile> files_;
 };
 
 }  // namespace
 
-std::unique_ptr<Source> open_parquet(const std::vector<SourceFile>& files) {
-  return std::make_unique<ParquetSource>(files);
+std::unique_ptr<Source> open_parquet(std::vector<DataFile> files) {
+  return std::make_unique<ParquetSource>(std::move(files));
 }
 
-std::unique_ptr<Source> open_ipc(const std::vector<SourceFile>& files) { return std::make_unique<IpcSource>(files); }
+std::unique_ptr<Source> open_ipc(std::vector<DataFile> files) { return std::make_unique<IpcSource>(std::move(files)); }
 
 }  // namespace dtrain::data

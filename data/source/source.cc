@@ -52,6 +52,15 @@ std::int64_t Source::bytes() const {
   return sum;
 }
 
+Arrays Source::read(std::size_t unit, const std::vector<int>& columns) const {
+  try {
+    return read_unit(unit, columns);
+  } catch (const DataError& error) {
+    check_same_after(file_of(unit), error.what());
+    throw;
+  }
+}
+
 std::vector<SourceColumn> source_columns(const arrow::Schema& schema) {
   std::vector<SourceColumn> columns;
   for (const auto& field : schema.fields())
@@ -127,22 +136,21 @@ void check_schema(const std::string& first, const arrow::Schema& wanted, const s
 }
 
 std::unique_ptr<Source> open_source(const Recipe& recipe) {
-  const SourceFiles input = input_files(recipe.input, recipe.format);
+  SourceFiles input = input_files(recipe.input, recipe.format);
+  const std::string first = input.files.front().path;
   std::unique_ptr<Source> source;
   if (input.format == InputFormat::parquet)
-    source = open_parquet(input.files);
+    source = open_parquet(std::move(input.files));
   else if (input.format == InputFormat::ipc)
-    source = open_ipc(input.files);
+    source = open_ipc(std::move(input.files));
   else
-    source = open_text(input.files, input.format, types_to_read(recipe));
+    source = open_text(std::move(input.files), input.format, types_to_read(recipe));
   if (source->schema().num_fields() == 0)
-    throw DataError(
-        fmt::format("dtrain: {}: its rows have no columns; write the file again", input.files.front().path));
+    throw DataError(fmt::format("dtrain: {}: its rows have no columns; write the file again", first));
   for (const auto& field : source->schema().fields())
     if (!source->schema().GetFieldByName(field->name()))
-      throw DataError(fmt::format("dtrain: {}: two columns are called '{}'", input.files.front().path, field->name()));
-  if (source->units().empty())
-    throw DataError(fmt::format("dtrain: {}: no file of the input has a row", input.files.front().path));
+      throw DataError(fmt::format("dtrain: {}: two columns are called '{}'", first, field->name()));
+  if (source->units().empty()) throw DataError(fmt::format("dtrain: {}: no file of the input has a row", first));
   return source;
 }
 

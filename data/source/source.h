@@ -35,11 +35,14 @@ class Source {
   std::int64_t bytes() const;
 
   // These columns of a unit, an array each. Throws DataError.
-  virtual Arrays read(std::size_t unit, const std::vector<int>& columns) const = 0;
+  Arrays read(std::size_t unit, const std::vector<int>& columns) const;
   // "FILE, row 17" for row number `row` of the unit, both from 0; rows of a file are counted from 1.
   virtual std::string where(std::size_t unit, std::int64_t row) const = 0;
 
  protected:
+  virtual Arrays read_unit(std::size_t unit, const std::vector<int>& columns) const = 0;
+  virtual const DataFile& file_of(std::size_t unit) const = 0;
+
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<Unit> units_;
 };
@@ -47,10 +50,10 @@ class Source {
 // Looks at each file. Throws DataError: a file cannot be read, is empty, or has another schema than the first one.
 std::unique_ptr<Source> open_source(const Recipe& recipe);
 
-std::unique_ptr<Source> open_parquet(const std::vector<SourceFile>& files);
-std::unique_ptr<Source> open_ipc(const std::vector<SourceFile>& files);
+std::unique_ptr<Source> open_parquet(std::vector<DataFile> files);
+std::unique_ptr<Source> open_ipc(std::vector<DataFile> files);
 // `types`: of columns, beside those that are found in the text.
-std::unique_ptr<Source> open_text(const std::vector<SourceFile>& files, InputFormat format,
+std::unique_ptr<Source> open_text(std::vector<DataFile> files, InputFormat format,
                                   const std::vector<std::pair<std::string, ColumnType>>& types);
 
 // Throws DataError if the schema of `file` is not that of `first`.

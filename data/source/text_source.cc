@@ -2,7 +2,7 @@
 // parsed by itself; no value has a line break in it.
 #include <arrow/buffer.h>
 #include <arrow/csv/api.h>
-#include <arrow/io/file.h>
+#include <arrow/io/interfaces.h>
 #include <arrow/io/memory.h>
 #include <arrow/json/api.h>
 #include <arrow/record_batch.h>
@@ -13,8 +13,10 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/files/open_file.h"
 #include "data/source/source.h"
 
 namespace dtrain::data {
@@ -27,7 +29,8 @@ constexpr std::int64_t kLineBytesMax = std::int64_t{1} << 28;
 
 class Lines {
  public:
-  explicit Lines(const std::string& path) : path_(path), file_(must(path, arrow::io::ReadableFile::Open(path))) {
+  explicit Lines(const DataFile& file) : Lines(file.path, open_file(file)) {}
+  Lines(const std::string& path, arrow::Result<OpenedFile> opened) : path_(path), file_(must(path, std::move(opened))) {
     size_ = must(path, file_->GetSize());
   }
   std::int64_t size() const { return size_; }
@@ -74,7 +77,7 @@ class Lines {
 
  private:
   std::string path_;
-  std::shared_ptr<arrow::io::ReadableFile> file_;
+  OpenedFile file_;
   std::int64_t size_ = 0;
 };
 
@@ -96,23 +99,23 @@ std::optional<std::int64_t> row_told(const std::string& message) {
 
 class TextSource : public Source {
  public:
-  TextSource(const std::vector<SourceFile>& files, InputFormat format,
+  TextSource(std::vector<DataFile> files, InputFormat format,
              const std::vector<std::pair<std::string, ColumnType>>& types)
       : csv_(format == InputFormat::csv) {
-    for (const SourceFile& input : files) add(input.path, types);
+    for (DataFile& input : files) add(std::move(input), types);
   }
 
-  Arrays read(std::size_t unit, const std::vector<int>& columns) const override {
+  Arrays read_unit(std::size_t unit, const std::vector<int>& columns) const override {
     const Unit& one = units_[unit];
     const File& file = files_[one.file];
-    const auto text = Lines(file.path).read(one.begin, one.end);
+    const auto text = Lines(file.data).read(one.begin, one.end);
     arrow::Result<std::shared_ptr<arrow::Table>> table =
         is_blank(*text) ? arrow::Table::MakeEmpty(schema_)
                         : (csv_ ? parse_csv(text, file.names, columns) : parse_json(text));
     if (!table.ok()) {
       const std::string& message = table.status().message();
       const auto row = row_told(message);
-      fail_at(row ? where(unit, *row) : fmt::format("{}, bytes {} to {}", file.path, one.begin, one.end),
+      fail_at(row ? where(unit, *row) : fmt::format("{}, bytes {} to {}", file.data.path, one.begin, one.end),
               fmt::format("{}. If the type is wrong, begin the steps with a cast to another",
                           message.substr(0, message.find('\n'))));
     }
@@ -120,27 +123,30 @@ class TextSource : public Source {
     for (const int column : columns) {
       const auto& field = *schema_->field(column);
       const auto values = (*table)->GetColumnByName(field.name());
-      arrays.push_back(plain_array(file.path, values->chunks(), field.type()));
+      arrays.push_back(plain_array(file.data.path, values->chunks(), field.type()));
     }
     return arrays;
   }
 
+  const DataFile& file_of(std::size_t unit) const override { return files_[units_[unit].file].data; }
+
   std::string where(std::size_t unit, std::int64_t row) const override {
     const Unit& one = units_[unit];
     const File& file = files_[one.file];
-    return fmt::format("{}, row {}", file.path, Lines(file.path).count(file.begin, one.begin) + row + 1);
+    return fmt::format("{}, row {}", file.data.path, Lines(file.data).count(file.begin, one.begin) + row + 1);
   }
 
  private:
   struct File {
-    std::string path;
+    DataFile data;
     std::vector<std::string> names;  // of a CSV file, in its own order
     std::int64_t begin = 0;          // where the first row is
   };
 
-  void add(const std::string& path, const std::vector<std::pair<std::string, ColumnType>>& types) {
-    const Lines lines(path);
-    File file{path, {}, csv_ ? lines.after_header() : 0};
+  void add(DataFile data, const std::vector<std::pair<std::string, ColumnType>>& types) {
+    const std::string path = data.path;
+    const Lines lines(path, open_first(data));
+    File file{std::move(data), {}, csv_ ? lines.after_header() : 0};
     const std::int64_t sample_end = std::max(lines.line_from(std::min(kSampleBytes, lines.size())), file.begin);
     const auto sample = lines.read(0, sample_end);
     if (is_blank(*sample)) fail_at(path, "there is nothing in the file but blank lines");
@@ -189,7 +195,7 @@ class TextSource : public Source {
     if (!csv_)  // a line of JSON may leave out a column: it is null there
       for (const auto& field : schema_->fields())
         if (!found.GetFieldByName(field->name())) fields.push_back(field);
-    check_schema(files_.front().path, *schema_, path, arrow::Schema(fields));
+    check_schema(files_.front().data.path, *schema_, path, arrow::Schema(fields));
   }
 
   static arrow::csv::ConvertOptions csv_convert() {
@@ -261,9 +267,9 @@ class TextSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_text(const std::vector<SourceFile>& files, InputFormat format,
+std::unique_ptr<Source> open_text(std::vector<DataFile> files, InputFormat format,
                                   const std::vector<std::pair<std::string, ColumnType>>& types) {
-  return std::make_unique<TextSource>(files, format, types);
+  return std::make_unique<TextSource>(std::move(files), format, types);
 }
 
 }  // namespace dtrain::data

@@ -17,7 +17,7 @@ std::optional<LoaderTimes> WaitWatch::add(const LoaderTimes& times) {
   return ended;
 }
 
-std::string wait_line(const LoaderTimes& window, int prefetch) {
+std::string wait_line(const std::string& who, const LoaderTimes& window, int prefetch) {
   const double busy = std::max({window.disk, window.decode, window.copy});
   std::string advice;
   if (window.ahead > busy) {
@@ -33,11 +33,10 @@ std::string wait_line(const LoaderTimes& window, int prefetch) {
   }
   const double reading = std::max(window.disk + window.decode + window.copy + window.ahead, 1e-9);
   return fmt::format(
-      "dtrain: ParquetLoader: training waited for data {:.0f} % of the last {:.0f} s. The reader: disk {:.0f} %, "
-      "decode "
-      "{:.0f} %, copy {:.0f} %, ahead {:.0f} %. {}",
-      100 * window.waited / window.seconds, window.seconds, 100 * window.disk / reading, 100 * window.decode / reading,
-      100 * window.copy / reading, 100 * window.ahead / reading, advice);
+      "dtrain: {}: training waited for data {:.0f} % of the last {:.0f} s. The reader: disk {:.0f} %, decode {:.0f} %, "
+      "copy {:.0f} %, ahead {:.0f} %. {}",
+      who, 100 * window.waited / window.seconds, window.seconds, 100 * window.disk / reading,
+      100 * window.decode / reading, 100 * window.copy / reading, 100 * window.ahead / reading, advice);
 }
 
 }  // namespace dtrain::data

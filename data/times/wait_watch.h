@@ -28,6 +28,7 @@ class WaitWatch {
 };
 
 // One line: how much training has waited, what the reading thread was busy with, and what to change.
-std::string wait_line(const LoaderTimes& window, int prefetch);
+// `who`: the loader's name.
+std::string wait_line(const std::string& who, const LoaderTimes& window, int prefetch);
 
 }  // namespace dtrain::data

@@ -1,45 +1,12 @@
 // A BatchLoader's batches as torch's tensors; see include/dtrain/parquet_loader.h.
 #include "dtrain/parquet_loader.h"
 
-#include <torch/types.h>
-
 #include <utility>
 
 #include "data/loader/batch_loader.h"
+#include "data/torch/loaded_batch.h"
 
 namespace dtrain {
-namespace {
-
-at::ScalarType scalar_type(data::ElementType type) {
-  switch (type) {
-    case data::ElementType::boolean:
-      return at::kBool;
-    case data::ElementType::uint8:
-      return at::kByte;
-    case data::ElementType::int8:
-      return at::kChar;
-    case data::ElementType::int16:
-      return at::kShort;
-    case data::ElementType::int32:
-      return at::kInt;
-    case data::ElementType::int64:
-      return at::kLong;
-    case data::ElementType::float16:
-      return at::kHalf;
-    case data::ElementType::float32:
-      return at::kFloat;
-    default:
-      return at::kDouble;
-  }
-}
-
-torch::Tensor tensor_of(data::HostTensor host) {
-  std::byte* values = host.values.release();
-  return at::from_blob(
-      values, host.shape, [](void* block) { std::free(block); }, at::dtype(scalar_type(host.type)));
-}
-
-}  // namespace
 
 class ParquetLoader::Impl : public data::BatchLoader {
   using BatchLoader::BatchLoader;
@@ -53,11 +20,7 @@ ParquetLoader& ParquetLoader::operator=(ParquetLoader&&) noexcept = default;
 std::optional<LoadedBatch> ParquetLoader::next() {
   std::optional<data::HostBatch> host = impl_->next();
   if (!host) return std::nullopt;
-  LoadedBatch batch{{}, host->rows, host->repeated, host->global_rows};
-  for (std::size_t i = 0; i < host->tensors.size(); ++i) {
-    batch.tensors.emplace(impl_->names()[i], tensor_of(std::move(host->tensors[i])));
-  }
-  return batch;
+  return data::loaded_batch(std::move(*host), impl_->names());
 }
 
 std::uint64_t ParquetLoader::epoch() const { return impl_->epoch(); }

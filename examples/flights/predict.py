@@ -1,17 +1,18 @@
 """For dtrain predict: the delay of each flight at its arrival, in minutes, as it was and as train_flights says it.
 
-    dtrain predict --nproc 2 predict.py VALIDATION OUTPUT CHECKPOINTS RECIPE
+    dtrain predict --config job.yaml --recipe config --filter predict.py FLIGHTS.csv OUTPUT CHECKPOINTS
 
-VALIDATION is the folder of that split in the cache, RECIPE the recipe.json beside it. The network is small, so numpy is
+FLIGHTS.csv has raw rows: dtrain does with them what it did with those of training. The network is small, so numpy is
 enough."""
 import json
+import os
 import pathlib
 import struct
 import sys
 
 import numpy
 
-checkpoints, recipe = map(pathlib.Path, sys.argv[1:])
+checkpoints, recipe = pathlib.Path(sys.argv[1]), pathlib.Path(os.environ["DTRAIN_RECIPE"])
 
 
 def read_safetensors(path):

@@ -16,7 +16,7 @@ QUIET_SECONDS = 10      # after this time without another executor, there are no
 ENOUGH_SECONDS = 3      # the same, where there are slots enough already
 ASK_SECONDS = 20        # for the master to say that it takes this driver
 POLL_SECONDS = 0.05
-GPUS = "spark.task.resource.gpu.amount"
+GPUS, EXECUTOR_GPUS = "spark.task.resource.gpu.amount", "spark.executor.resource.gpu.amount"
 # What must be as it is at the master.
 OF_CONNECTIONS = "spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"
 
@@ -162,6 +162,17 @@ def refusals(pyspark, conf, masters):
         return []  # these classes are Spark's own, and another version may have others
 
 
+def counts_workers(request):
+    """So many workers are asked for, and not nodes: until they are divided, a task takes what a worker takes."""
+    return request["all"].isdigit()
+
+
+def take_one_node(conf, request):
+    """For GPUs of which only dtrain knows: how many an executor has must be said before there are executors."""
+    if counts_workers(request) and request["resources"].get("GPU") and not conf.contains(EXECUTOR_GPUS):
+        request.update(workers=request["all"], all="", most=1)
+
+
 def whole(name, amount):
     if amount != int(amount):
         raise Refused(f"{name}={amount:g} for all workers of a node is no whole number, which Spark needs", "usage")
@@ -171,6 +182,8 @@ def whole(name, amount):
 def workers_of_a_task(conf, request):
     """How many workers each node gets. What they take is asked of Spark."""
     wish, resources = request["workers"], request["resources"]
+    if counts_workers(request) and not resources:
+        return 1
     if not resources:
         gpus = int(float(conf.get(GPUS, "0")))
         if wish == "gpu" and not gpus:
@@ -222,9 +235,11 @@ def choose_tasks(context, request):
     scala = context._jsc.sc()
     profile = scala.resourceProfileManager().defaultResourceProfile()
     least, most = request["least"], request["most"]
+    workers = int(request["all"]) if counts_workers(request) else 0
+    least = max(least, workers)
     slots = executors = 0
     last = time.monotonic() + EXECUTORS_SECONDS
-    while min(slots, executors) < most:
+    while slots < workers if workers else min(slots, executors) < most:
         found = scala.maxNumConcurrentTasks(profile), len(scala.statusTracker().getExecutorInfos()) - 1
         if found != (slots, executors):
             slots, executors = found
@@ -236,23 +251,61 @@ def choose_tasks(context, request):
         raise Refused(f"Spark has given no executor within {EXECUTORS_SECONDS} s that can run a task: is the cluster "
                       "full, does a task ask for more than an executor has, or do executors end at once (their logs "
                       "are on the workers)?", "unavailable")
+    if slots < workers:
+        raise Refused(f"the cluster has room for {slots} workers at a time, and {workers} are asked for", "unavailable")
     if slots < least:
         raise Refused(f"the cluster has room for {slots} tasks of this kind at a time, and {least} nodes are asked "
                       "for, a task each", "unavailable")
+    if workers:
+        return workers
     if request["all"] == "auto":
         return max(1, min(slots, executors))  # a master in this process has no other executor
     return min(slots, most)
 
 
+def divide(workers, room):
+    """The workers of each task, for as few tasks as there is room for; room(n): how many tasks of n workers can run at
+    a time. Spark's tasks are equal, so the last ones may have room to spare."""
+    for most in range(workers, 0, -1):
+        tasks = -(-workers // most)
+        if room(most) >= tasks:
+            return [workers // tasks + (i < workers % tasks) for i in range(tasks)]
+    return [1] * workers
+
+
+def larger_tasks(context, workers):
+    """The workers of each task, and what Spark is told of these tasks: one takes what its workers take together."""
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+    conf, scala = context.getConf(), context._jsc.sc()
+    if scala.isLocal():  # where nothing else runs
+        return [workers], None
+    amounts = [(re.fullmatch(r"spark\.task\.resource\.(.+)\.amount", name), amount)
+               for name, amount in conf.getAll()]
+
+    def profile(of_task):
+        asks = TaskResourceRequests().cpus(int(conf.get("spark.task.cpus", "1")) * of_task)
+        for name, amount in amounts:
+            asks = asks.resource(name[1], float(amount) * of_task) if name else asks
+        return ResourceProfileBuilder().require(asks).build
+
+    def room(of_task):
+        asks = profile(of_task)._java_resource_profile
+        scala.resourceProfileManager().addResourceProfile(asks)
+        return scala.maxNumConcurrentTasks(asks)
+
+    divided = divide(workers, room)
+    return divided, profile(divided[0]) if divided[0] > 1 else None
+
+
 def is_elastic(request):
-    """Nodes may come later; `auto` takes those that are there now, and they begin together."""
-    return request["least"] < request["most"] and request["all"] != "auto"
+    """Nodes may come later; where workers are counted, there are those that are there now, and they begin together."""
+    return request["least"] < request["most"] and not request["all"]
 
 
 class Stage(threading.Thread):
-    def __init__(self, context, request, count):
+    def __init__(self, context, request, count, profile=None):
         super().__init__(daemon=True)
-        self.context, self.request, self.count = context, request, count
+        self.context, self.request, self.count, self.profile = context, request, count, profile
         self.group = f"dtrain-{uuid.uuid4().hex}"  # of Spark's jobs: this one
         self.ends = new_ends(context)
         self.why = ""
@@ -262,6 +315,8 @@ class Stage(threading.Thread):
             self.context.setJobGroup(self.group, "dtrain", interruptOnCancel=True)
             program, order = self.request["program"], self.request["order"]
             tasks = self.context.parallelize(range(self.count), self.count)
+            if self.profile is not None:
+                tasks = tasks.withResources(self.profile)
             if DATA is None and is_elastic(self.request):
                 tasks.mapPartitions(plain_task(program, order, self.ends)).collect()
             elif DATA is None:
@@ -297,21 +352,27 @@ def start(request):
     if CONTEXT is None:
         pyspark = import_pyspark()
         conf = configure(pyspark, request)
+        take_one_node(conf, request)
         workers = workers_of_a_task(conf, request)
         context = connect(pyspark, conf, request["order"]["job"])
     else:
         context = CONTEXT
         workers = workers_of_a_task(context.getConf(), request)
     count = choose_tasks(context, request)
+    placed, profile = [workers] * count, None
+    if counts_workers(request):
+        placed, profile = larger_tasks(context, count)
     if request["looks"]:
         conf = context.getConf()
         takes = {"CPU": float(conf.get("spark.task.cpus", "1")), "GPU": float(conf.get(GPUS, "0"))}
-        say(placed=[{"host": f"task {i}", "workers": workers, "takes": takes} for i in range(count)])
+        say(placed=[{"host": f"task {i}", "workers": each,
+                     "takes": {name: amount * (placed[0] if profile else 1) for name, amount in takes.items()}}
+                    for i, each in enumerate(placed)])
         return lambda: None if CONTEXT else context.stop()
-    stage = Stage(context, request, count)
+    stage = Stage(context, request, len(placed), profile)
     stage.start()
     # Spark itself says up to 10 s late that a task has started, and where: the agents say that sooner.
-    say(placed=[{"host": f"task {i}", "workers": workers} for i in range(stage.count)], named_by_cards=True,
+    say(placed=[{"host": f"task {i}", "workers": each} for i, each in enumerate(placed)], named_by_cards=True,
         begins_late=DATA is not None)
     threading.Thread(target=stage.tell_of_ends, daemon=True).start()
 

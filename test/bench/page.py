@@ -32,8 +32,8 @@ PAGES = {
     "training": ("Training", "Steps of DDP, Horovod's way of reducing, how ResNet scales, and steps of optimizers.",
                  ["bench-collectives ddp", "bench-collectives fusion", "bench-resnet scaling", "bench-optim adamw",
                   "bench-optim state"]),
-    "data": ("Data", "Reading Parquet files as batches of tensors, and preprocessing.",
-             ["bench-data loader", "bench-data preprocess"]),
+    "data": ("Data", "Reading Parquet files as batches of tensors, how well rows are mixed, and preprocessing.",
+             ["bench-data loader", "bench-data quality", "bench-data preprocess"]),
 }
 
 HEAD = """# Benchmarks: {title}

@@ -192,7 +192,8 @@ class Parts:
 
     def _refuse_foreign_results(self):
         found = sorted(name for name in os.listdir(self.folder) if name != ".dtrain")
-        if found:
+        # Another process may have made the plan since we have looked, and results too.
+        if found and not os.path.exists(os.path.join(self.work, "plan.json")):
             raise Refused(f"{self.folder}: has other files than results ({found[0]}); choose another folder")
 
     @staticmethod

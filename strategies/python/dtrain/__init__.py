@@ -20,6 +20,10 @@ tells the launcher how far the training is. See docs/kubernetes.md.
     dtrain.ParquetLoader("clicks/", batch_size=1024)
 
 reads Parquet files as shuffled batches of tensors. See docs/training/loader.md.
+
+    dtrain.MixtureLoader({"a": {"paths": "a/"}, "b": {"paths": "b/", "weight": 2}}, epoch_ends="all", batch_size=1024)
+
+reads several data sets as one. See docs/training/mixtures.md.
 """
 import os
 
@@ -34,6 +38,7 @@ import torch.distributed  # noqa: E402
 from . import _extension  # noqa: E402
 from ._launch import RunError, run  # noqa: E402, F401
 from ._loader import Batch, DataError, ParquetLoader  # noqa: E402, F401
+from ._mixture import MixtureLoader  # noqa: E402, F401
 from ._progress import report_progress  # noqa: E402, F401
 from ._reform import joiner_waits, reform, refuse_outside  # noqa: E402, F401
 

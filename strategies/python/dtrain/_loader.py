@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import json
+import math
 import os
 import pathlib
 import threading
@@ -10,7 +11,7 @@ import weakref
 import torch
 import torch.distributed
 
-_OK, _END, _WAITING, _CONFIG_ERROR, _DATA_ERROR = range(5)
+_OK, _END, _WAITING, _CONFIG_ERROR, _DATA_ERROR, _OTHER_ERROR = range(6)
 _STATE_SIZE = 101
 _SLICE_MS = 100  # how long a wait holds signals up
 _UNSET = object()
@@ -41,26 +42,37 @@ class _Times(ctypes.Structure):
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
     if not path.exists():
-        raise ImportError(f"dtrain.ParquetLoader needs {path.name}, which this package was built without. Build dtrain "
-                          "from its sources where pip has installed torch and pyarrow, and set PYTHONPATH to the "
-                          "build's folder python (docs/training/loader.md)")
+        from dtrain_data import native  # a package from pip has its sources
+        path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"dtrain.ParquetLoader: {error}. It runs with the pyarrow that it was built with: install "
                           "that one, or build dtrain again") from error
     loader, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
-    for name, result, *arguments in [
-            ("dtrain_data_error", text), ("open", ctypes.c_int, text, ctypes.POINTER(loader)), ("close", None, loader),
+    bind(library, "dtrain_", "dtrain_", [("data_error", text)])
+    bind(library, "dtrain_parquet_loader_", "", [
+        *functions_of_loaders(), ("set_epoch", None, loader, ctypes.c_uint64), ("rows", number, loader),
+        ("batches", number, loader), ("state", ctypes.c_int, loader, text)])
+    return library
+
+
+def functions_of_loaders():
+    """Those that each kind of loader has: name, result, arguments."""
+    loader, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
+    return [("open", ctypes.c_int, text, ctypes.POINTER(loader)), ("close", None, loader),
             ("tensors", ctypes.c_size_t, loader), ("tensor_name", text, loader, ctypes.c_size_t),
             ("next", ctypes.c_int, loader, number, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Rows)),
-            ("epoch", ctypes.c_uint64, loader), ("set_epoch", None, loader, ctypes.c_uint64),
-            ("rows", number, loader), ("batches", number, loader), ("state", ctypes.c_int, loader, text),
-            ("load_state", ctypes.c_int, loader, text), ("times", None, loader, ctypes.POINTER(_Times))]:
-        function = library[name if name.startswith("dtrain_") else f"dtrain_parquet_loader_{name}"]
+            ("epoch", ctypes.c_uint64, loader), ("load_state", ctypes.c_int, loader, text),
+            ("times", None, loader, ctypes.POINTER(_Times))]
+
+
+def bind(library, prefix, short, functions):
+    """library.SHORTname is the function PREFIXname."""
+    for name, result, *arguments in functions:
+        function = library[prefix + name]
         function.restype, function.argtypes = result, arguments
-        setattr(library, name, function)
-    return library
+        setattr(library, short + name, function)
 
 
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -74,20 +86,20 @@ def _check(status):
     raise error(_library().dtrain_data_error().decode(errors="replace"))
 
 
-def _close(library, handle, process, lock):
+def _close(close, handle, process, lock):
     if os.getpid() != process:  # a forked child has no thread of it
         return
     if lock.acquire(timeout=10):  # at the program's end another thread may be in a call
         try:
-            library.close(handle)
+            close(handle)
         finally:
             lock.release()
 
 
-def _ranks(rank, world_size):
+def _ranks(who, rank, world_size):
     """Of torch.distributed, if there is a group, or of the environment that a launcher sets."""
     if (rank is None) != (world_size is None):
-        raise ValueError("dtrain: ParquetLoader: give both rank and world_size, or neither")
+        raise ValueError(f"dtrain: {who}: give both rank and world_size, or neither")
     if rank is not None:
         return rank, world_size
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -98,71 +110,62 @@ def _ranks(rank, world_size):
     try:
         return tuple(map(int, found))
     except (TypeError, ValueError):
-        raise ValueError(f"dtrain: ParquetLoader: RANK is {found[0]} and WORLD_SIZE is {found[1]}; a launcher sets "
+        raise ValueError(f"dtrain: {who}: RANK is {found[0]} and WORLD_SIZE is {found[1]}; a launcher sets "
                          "both to numbers. Unset them, or give rank and world_size") from None
 
 
-class ParquetLoader:
-    """Parquet files as batches of tensors, shuffled in bounded memory. Each `for` is an epoch:
+def _checked_fill(who, fill):
+    """JSON has no nan and no infinity; what else is no number, the library names."""
+    for name, value in fill.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"dtrain: {who}: fill: column '{name}' cannot have the value {value}; give a "
+                             "finite number")
+    return fill
 
-        loader = dtrain.ParquetLoader("clicks/", batch_size=1024, columns=["label"], matrices={"x": ["f0", "f1"]},
-                                      window_size_bytes=200_000_000)
-        for epoch in range(3):
-            for batch in loader:
-                train(batch["x"], batch["label"])
 
-    paths: files and folders; else DTRAIN_DATASET's. columns, matrices: which columns become which tensors; all if
-    there are none. fill: numbers in place of null values, by column. rank, world_size: else those of
-    torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all rows at once, or
-    "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+def paths_of(paths):
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    return [os.fspath(path) for path in paths]
 
-    Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
-    """
 
-    def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, fill=None, rank=None, world_size=None,
-                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
-        rank, world_size = _ranks(rank, world_size)
-        options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
-                   "matrices": {name: list(of) for name, of in (matrices or {}).items()}, "fill": dict(fill or {}),
-                   "shuffle": shuffle, "seed": seed, "drop_last": drop_last, "prefetch": prefetch}
-        if paths is not None:
-            paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-            options["paths"] = [os.fspath(path) for path in paths]
-        if window_size_bytes is not _UNSET:
-            options["window_size_bytes"] = window_size_bytes
-        if fully_executed is not None:
-            options["fully_executed"] = fully_executed
+class BatchReader:
+    """What all loaders are: an epoch of batches for each `for`, from a thread of the library."""
+    _WHO = _FUNCTIONS = None  # its name, and what its functions' names begin with in the library
+
+    def _open(self, options):
         library, handle = _library(), ctypes.c_void_p()
-        _check(library.open(json.dumps(options).encode(), ctypes.byref(handle)))
+        _check(getattr(library, self._FUNCTIONS + "open")(json.dumps(options).encode(), ctypes.byref(handle)))
         self._library, self._handle, self._process = library, handle, os.getpid()
         self._lock = threading.Lock()
         # Also at the end of the program.
-        self._closing = weakref.finalize(self, _close, library, handle, self._process, self._lock)
-        self._names = [library.tensor_name(handle, at).decode() for at in range(library.tensors(handle))]
+        self._closing = weakref.finalize(self, _close, getattr(library, self._FUNCTIONS + "close"), handle,
+                                         self._process, self._lock)
+        self._names = [self._call("tensor_name", at).decode() for at in range(self._call("tensors"))]
         self._turn = 0  # which iterator is the one that counts
         self._begun = False  # some batch of the epoch has been given by an iterator
 
+    def _common_options(self, batch_size, columns, matrices, fill, rank, world_size, fully_executed, **others):
+        rank, world_size = _ranks(self._WHO, rank, world_size)
+        options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
+                   "matrices": {name: list(of) for name, of in (matrices or {}).items()},
+                   "fill": _checked_fill(self._WHO, dict(fill or {})),
+                   **{name: value for name, value in others.items() if value is not _UNSET}}
+        if fully_executed is not None:
+            options["fully_executed"] = fully_executed
+        return options
+
     def _call(self, name, *arguments):
         if os.getpid() != self._process:
-            raise RuntimeError("dtrain: ParquetLoader: it was made before fork(), and its thread is in the other "
+            raise RuntimeError(f"dtrain: {self._WHO}: it was made before fork(), and its thread is in the other "
                                "process; make it after the fork")
         with self._lock:
             if not self._closing.alive:
-                raise RuntimeError("dtrain: ParquetLoader: it has been closed")
-            return getattr(self._library, name)(self._handle, *arguments)
+                raise RuntimeError(f"dtrain: {self._WHO}: it has been closed")
+            return getattr(self._library, self._FUNCTIONS + name)(self._handle, *arguments)
 
     def close(self):
         """End the thread that reads. Tensors stay. Any other call is an error from now on."""
         self._closing()
-
-    def __len__(self):
-        """Batches of an epoch, the same on all ranks."""
-        return self._call("batches")
-
-    @property
-    def rows(self):
-        """In the files."""
-        return self._call("rows")
 
     @property
     def epoch(self):
@@ -173,7 +176,7 @@ class ParquetLoader:
         """Begin with the first batch of this epoch."""
         self._turn += 1
         self._begun = False
-        self._call("set_epoch", epoch)
+        _check(self._call("set_epoch", epoch) or _OK)  # or nothing
 
     def times(self):
         """What the time went into: `seconds` of which next() `waited`, for `batches` batches; and what the thread that
@@ -182,17 +185,18 @@ class ParquetLoader:
         self._call("times", ctypes.byref(times))
         return {name: getattr(times, name) for name, _ in _Times._fields_}
 
+    def _state(self):
+        raise NotImplementedError
+
     def state_dict(self):
         """Where the loader is after the last batch that it gave: the same on all ranks, for any number of ranks."""
-        text = ctypes.create_string_buffer(_STATE_SIZE)
-        _check(self._call("state", text))
-        return {"state": text.value.decode()}
+        return {"state": self._state()}
 
     def load_state_dict(self, state):
         """Go on from there: the next `for` gives the batches that were left of the epoch."""
         text = state.get("state") if isinstance(state, dict) else None
         if not isinstance(text, str):
-            raise ValueError("dtrain: ParquetLoader: this is nothing that state_dict() has given")
+            raise ValueError(f"dtrain: {self._WHO}: this is nothing that state_dict() has given")
         _check(self._call("load_state", text.encode()))
         self._turn += 1
         self._begun = False
@@ -207,7 +211,7 @@ class ParquetLoader:
     def _batches(self, turn):
         while True:
             if turn != self._turn:
-                raise RuntimeError("dtrain: ParquetLoader: this iterator has been replaced by a newer one, by "
+                raise RuntimeError(f"dtrain: {self._WHO}: this iterator has been replaced by a newer one, by "
                                    "set_epoch() or by load_state_dict()")
             batch = self._next()
             if batch is None:
@@ -227,3 +231,46 @@ class ParquetLoader:
         for name, pointer in zip(self._names, pointers):
             batch[name] = torch.from_dlpack(_new_capsule(pointer, _CAPSULE, None))
         return batch
+
+
+class ParquetLoader(BatchReader):
+    """Parquet files as batches of tensors, shuffled in bounded memory. Each `for` is an epoch:
+
+        loader = dtrain.ParquetLoader("clicks/", batch_size=1024, columns=["label"], matrices={"x": ["f0", "f1"]},
+                                      window_size_bytes=200_000_000)
+        for epoch in range(3):
+            for batch in loader:
+                train(batch["x"], batch["label"])
+
+    paths: files and folders; else DTRAIN_DATASET's. columns, matrices: which columns become which tensors; all if
+    there are none. fill: numbers in place of null values, by column. rank, world_size: else those of
+    torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all rows at once, or
+    "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+
+    Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
+    """
+
+    _WHO, _FUNCTIONS = "ParquetLoader", ""
+
+    def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, fill=None, rank=None, world_size=None,
+                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
+        options = self._common_options(
+            batch_size, columns, matrices, fill, rank, world_size, fully_executed, shuffle=shuffle, seed=seed,
+            window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch)
+        if paths is not None:
+            options["paths"] = paths_of(paths)
+        self._open(options)
+
+    def __len__(self):
+        """Batches of an epoch, the same on all ranks."""
+        return self._call("batches")
+
+    @property
+    def rows(self):
+        """In the files."""
+        return self._call("rows")
+
+    def _state(self):
+        text = ctypes.create_string_buffer(_STATE_SIZE)
+        _check(self._call("state", text))
+        return text.value.decode()

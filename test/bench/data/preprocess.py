@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Measure dtrain-data process beside Polars on the same cores.
+"""Measure dtrain-data process beside Polars and Dask on the same cores.
 
-    preprocess.py --build build --python PYTHON --polars PYTHON [--rows 4000000] [--runs 5] [--write FOLDER]
+    preprocess.py --build build --python PYTHON --polars PYTHON --dask PYTHON [--rows 4000000] [--runs 5]
+                  [--write FOLDER]
 
-The table has 40 columns of float32 in 4 uncompressed Parquet files and lies in the page cache. Both keep the rows in
+The table has 40 columns of float32 in 4 uncompressed Parquet files and lies in the page cache. All keep the rows in
 which the first column is 0.1 or more (nine tenths), bring all columns to mean 0 and deviation 1, and write uncompressed
 Parquet with row groups of 16,384 rows, to a folder in memory (/dev/shm), so that no disk is measured. The first PYTHON
-has pyarrow and numpy, the second one Polars. Ways take turns, and the figures are medians over the runs.
+has pyarrow and numpy, the second one Polars, the third one Dask's data frames. Ways take turns, and the figures are
+medians over the runs. Dask has no full shuffle of single rows, so it is measured in order: with threads, and with a
+cluster of a process for each core.
 """
 import argparse
 import json
@@ -41,6 +44,27 @@ else:
     rows.sink_parquet(out + "/0.parquet", **options)
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """ % COLUMNS
+DASK = """
+import dask, dask.dataframe, os, re, sys
+how, folder, out, group = *sys.argv[1:4], int(sys.argv[4])
+client = None
+if how == "processes":
+    import distributed
+    client = distributed.Client(distributed.LocalCluster(n_workers=os.cpu_count(), threads_per_worker=1,
+                                                         dashboard_address=None, silence_logs=50))
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+rows = dask.dataframe.read_parquet(folder + "/*.parquet")
+rows = rows[rows.f0 >= 0.1].persist()
+mean, deviation = dask.compute(rows.mean(), rows.std(ddof=0))
+rows.map_partitions(lambda part: (part - mean) / deviation, meta=rows._meta).to_parquet(
+    out, compression=None, row_group_size=group, write_index=False)
+print(peak() + (sum(client.run(peak).values()) if client else 0))
+if client:
+    client.shutdown()
+"""
 LIMIT = 256_000_000
 # name: what of a recipe is not the default
 OURS = {"in order": {"shuffle": False}, "in order, persist: false": {"shuffle": False, "persist": False},
@@ -63,14 +87,23 @@ def measure_ours(args, folder, made, options):
     return seconds, report["peak_memory_bytes"] / 1e6, report["spilled_bytes"] / 1e6
 
 
-def measure_polars(args, folder, made, how):
-    seconds, out = timed([args.polars, "-c", POLARS, how, folder, made, ROWS_OF_GROUP])
+def measure_other(program, python, how, folder, made):
+    seconds, out = timed([python, "-W", "ignore", "-c", program, how, folder, made, ROWS_OF_GROUP])
     return seconds, int(out) * 1024 / 1e6, 0
+
+
+def measure_polars(args, folder, made, how):
+    return measure_other(POLARS, args.polars, how, folder, made)
+
+
+def measure_dask(args, folder, made, how):
+    return measure_other(DASK, args.dask, how, folder, made)
 
 
 def measure(args, folder):
     ways = {f"dtrain-data, {name}": (measure_ours, options) for name, options in OURS.items()}
     ways.update({f"Polars, {how}": (measure_polars, how) for how in ("in order", "shuffled")})
+    ways.update({f"Dask, in order, {how}": (measure_dask, how) for how in ("threads", "processes")})
     runs = {name: [] for name in ways}
     for _ in range(args.runs):
         for name, (measure_one, how) in ways.items():
@@ -85,8 +118,12 @@ def measure(args, folder):
 def report(args, found):
     def ratio(name):
         return found[f"Polars, {name}"][0] / found[f"dtrain-data, {name}"][0]
+    dask = min((figures for name, figures in found.items() if name.startswith("Dask")), key=lambda figures: figures[0])
+    ours = found["dtrain-data, in order"]
     bars = [page.judged("in order: as fast as Polars", ratio("in order"), ">=", 1, "times"),
             page.judged("shuffled: as fast as Polars", ratio("shuffled"), ">=", 1, "times"),
+            page.judged("in order: as fast as the faster one of Dask", dask[0] / ours[0], ">=", 5, "times"),
+            page.judged("in order: memory beside that one's", ours[1] / dask[1], "<=", 1, "times"),
             page.judged("memory under a limit of 256 MB", found["dtrain-data, shuffled, a limit of 256 MB"][1], "<=",
                         LIMIT / 1e6, "MB")]
     lines = ["| way | s | M rows/s | memory, MB | rows that waited in a file, MB |", "|---|---:|---:|---:|---:|"]
@@ -104,6 +141,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--python", required=True)
     parser.add_argument("--polars", required=True)
+    parser.add_argument("--dask", required=True)
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--runs", type=int, default=5)
     page.add_alone(parser)

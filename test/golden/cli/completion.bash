@@ -122,7 +122,7 @@ _dtrain() {
   fi
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
-    plan) _dtrain_run 2 ;;
+    plan) local _dtrain_flags="$_dtrain_flags --json"; _dtrain_run 2 ;;
     predict) _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
     shim) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;

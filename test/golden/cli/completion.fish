@@ -44,6 +44,7 @@ complete -c torchrun -f
 
 complete -c dtrain -n 'test (__dtrain_place) = command' -a run -d 'start PROGRAM as several workers and watch them to their end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a plan -d 'show where the workers of such a run would be'
+complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- plan (commandline -opc)[2]' -l json -d 'print it as JSON'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a predict -d 'apply a function to a data set, each part once'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'do what torch.distributed.launch does: add --local-rank=N'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a shim -d 'run COMMAND so that torchrun is dtrain in all that it starts'

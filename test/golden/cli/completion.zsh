@@ -9,7 +9,7 @@ _dtrain_signals() {
   _values -s , signal TERM INT HUP QUIT USR1 USR2 ALRM WINCH
 }
 
-# Flags up to the program; its arguments are completed as files.
+# Flags up to the program; its arguments are completed as files. Arguments are a command's own flags.
 _dtrain_run() {
   local i
   for ((i = 2; i < CURRENT; i++)); do
@@ -105,7 +105,7 @@ _dtrain_run() {
     '(--start-method)--start-method=[no effect: workers are always executed afresh]:NAME:(spawn fork forkserver)' \
     '(--logs-specs)--logs-specs=[only `default`: other names are plugins in Python]:NAME: ' \
     '(--use-env)--use-env[only for `dtrain launch`: do not pass --local-rank]' \
-    '1:program:_dtrain_program' '*:argument:_default'
+    "$@" '1:program:_dtrain_program' '*:argument:_default'
 }
 
 _dtrain() {
@@ -144,7 +144,7 @@ _dtrain() {
   ((CURRENT--))
   case $words[1] in
     run) _dtrain_run ;;
-    plan) _dtrain_run ;;
+    plan) _dtrain_run '--json[print it as JSON]' ;;
     predict) _dtrain_run ;;
     launch) _dtrain_run ;;
     shim) _arguments --help'[tell about this command]' ;;

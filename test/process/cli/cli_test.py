@@ -168,6 +168,13 @@ class GoodInput(unittest.TestCase):
         self.assertRegex(done.stdout, r"--max-restarts +3 +PET_MAX_RESTARTS\n")
         self.assertIn("  touch made-1\n", done.stdout)
 
+    def test_dry_run_of_a_cluster_says_who_decides_how_many_nodes(self):
+        for words, nodes in [(["--num-proc=auto"], "all nodes of Ray's cluster, by "),
+                             (["--num-proc=4"], "as few nodes of Ray's cluster as have room for 4 workers, by "),
+                             (["--nnodes=1:3"], "1 to 3 nodes of Ray's cluster, by ")]:
+            done = call("run", "--engine=ray", *words, "--dry-run", "true")
+            self.assertTrue(done.stdout.startswith(nodes), done)
+
     def test_print_config(self):
         env = {"PET_MAX_RESTARTS": "3", "DTRAIN_QUIET": "1"}
         config = json.loads(call("run", "--nproc=2", "--print-config=json", env=env).stdout)

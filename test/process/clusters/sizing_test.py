@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Which nodes of a cluster a job gets, by what the cluster has and what is asked for: scripts/engines/ray_nodes.py."""
+"""Which nodes of a cluster a job gets, by what the cluster has and what is asked for: scripts/engines/ray_nodes.py, and
+how scripts/engines/spark.py divides workers."""
 import pathlib
 import unittest
 
@@ -7,6 +8,10 @@ ENGINES = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "engines"
 SHIM = {}
 for part in "shim.py", "ray_nodes.py":
     exec(compile((ENGINES / part).read_text(), part, "exec"), SHIM)
+
+SPARK = {}
+for part in "shim.py", "spark_tasks.py", "spark.py":
+    exec(compile((ENGINES / part).read_text().replace('\nserve("Spark", start)\n', ""), part, "exec"), SPARK)
 
 NODE = {"CPU": 4}
 GPUS = {"CPU": 4, "GPU": 2}
@@ -87,6 +92,23 @@ class Sizing(unittest.TestCase):
             ("unavailable: the cluster has room on 0 of 1 nodes for 5 workers that take CPU 1 each, and 1 nodes are "
              "asked for: node0 has CPU 4 free", {"totals": [NODE], "workers": "5"}),
         )
+
+    def test_tasks_of_spark_are_as_few_as_have_room(self):
+        for workers, slots, expected in [(1, [2], [1]), (3, [2, 2], [2, 1]), (6, [4, 4], [3, 3]), (8, [4, 4], [4, 4]),
+                                         (7, [4, 4, 4], [4, 3]), (5, [4, 2], [2, 2, 1]), (3, [1, 1, 1], [1, 1, 1])]:
+            with self.subTest(workers=workers, slots=slots):
+                found = SPARK["divide"](workers, lambda of_task: sum(each // of_task for each in slots))
+                self.assertEqual(found, expected)
+
+    def test_gpus_of_which_spark_knows_nothing_are_those_of_one_task(self):
+        class Conf(dict):
+            contains = dict.__contains__
+
+        for resources, conf, expected in [({"GPU": 1}, {}, ("4", "", 1)), ({"CPU": 2}, {}, ("", "4", 4)),
+                                          ({"GPU": 1}, {"spark.executor.resource.gpu.amount": "2"}, ("", "4", 4))]:
+            request = {"all": "4", "workers": "", "most": 4, "resources": resources}
+            SPARK["take_one_node"](Conf(conf), request)
+            self.assertEqual((request["workers"], request["all"], request["most"]), expected)
 
 
 if __name__ == "__main__":

@@ -59,13 +59,13 @@ class Spark(ClusterJobs):
         for name in "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_HOME":
             self.environment.pop(name, None)
 
-    def test_one_command_is_a_job_on_the_cluster(self):
-        said = self.says("--nnodes", "2", "--nproc", "2", "sh", "-c", FACTS)
-        self.assertEqual(self.rows(said), [(r, 4, r % 2, r // 2) for r in range(4)], said)
+    def test_workers_of_a_job_take_as_few_executors_as_have_room(self):
+        said = self.says("--engine", "spark", "--num-proc", "3", "sh", "-c", FACTS)
+        self.assertEqual(self.rows(said), [(0, 3, 0, 0), (1, 3, 1, 0), (2, 3, 0, 1)], said)
         self.assertEqual({row[4:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
 
-    def test_the_exit_code_is_the_jobs(self):
-        said = self.says("--engine", "spark", "--nnodes", "2", "sh", "-c", "exit $((RANK * 7))", code=7)
+    def test_auto_takes_all_executors_and_the_exit_code_is_the_jobs(self):
+        said = self.says("--engine", "spark", "--num-proc", "auto", "sh", "-c", "exit $((RANK * 7))", code=7)
         self.assertIn("rank 1", said)
 
     def test_workers_have_the_gpus_that_spark_gives_and_nothing_else_of_it(self):
@@ -115,7 +115,7 @@ class Spark(ClusterJobs):
             self.assertLess(time.monotonic() - began, 40)
 
     def test_an_error_of_a_node(self):
-        self.assertIn("nosuchprogram: not in PATH", self.says("--engine", "spark", "nosuchprogram", code=127))
+        self.assertIn("nosuchprogram: not in PATH", self.says("--nnodes", "2", "nosuchprogram", code=127))
 
     def test_nothing_is_left_when_a_part_is_killed(self):
         self.check_ends({

@@ -36,7 +36,8 @@ std::vector<std::string> files_of(const nlohmann::json& recipe) {
   return files;
 }
 
-RowsOfSplits copy_inputs(const nlohmann::json& recipe, const std::vector<std::string>& inputs, const fs::path& folder) {
+RowsOfSplits copy_inputs(const nlohmann::json& recipe, const std::vector<std::string>& inputs, const fs::path& folder,
+                         bool) {
   for (const auto& step : recipe.value("steps", nlohmann::json::array()))
     if (step.contains("fail"))
       throw std::runtime_error("dtrain: dataset.steps[0].fail: " + step["fail"].get<std::string>());

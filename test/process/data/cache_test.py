@@ -35,10 +35,11 @@ class Cache(unittest.TestCase):
     def write_config(self, text):
         (self.folder / "job.yaml").write_text(f"backend:\n  cache_dir: file://{self.cache}\n{text}")
 
-    def start(self, *words, dtrain=None, **how):
+    def start(self, *words, dtrain=None, cwd=None, **how):
         env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(self.folder)}
-        return subprocess.Popen([str(dtrain or self.programs / "dtrain"), *words], cwd=self.folder, env=env, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **how)
+        return subprocess.Popen([str(dtrain or self.programs / "dtrain"), *words], cwd=cwd or self.folder, env=env,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                **how)
 
     def end(self, process):
         out, err = process.communicate(timeout=DEADLINE_S)
@@ -99,6 +100,17 @@ class Cache(unittest.TestCase):
         self.write_config("dataset:\n  input: in\n")
         (self.folder / "in/b.csv").write_text("x")
         self.assertEqual(self.preprocess()["rows"], {"test": 2, "train": 4})
+
+    def test_a_folder_that_no_worker_could_be_told(self):
+        folder = self.folder / os.fsdecode(b"\xff")
+        shutil.copytree(self.folder / "in", folder / "in")
+        (folder / "job.yaml").write_text("dataset:\n  input: in\n")
+        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", cwd=folder)
+        self.assertEqual((code, out), (2, ""), err)
+        self.assertRegex(err, r'^dtrain: backend.cache_dir: the cache would be "\S+", which is not UTF-8; name another '
+                              r"folder\n$")
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml", "--cache-dir", str(self.cache), cwd=folder)
+        self.assertEqual(code, 0, err)
 
     def test_a_killed_build(self):
         process = self.hold()

@@ -13,6 +13,9 @@ import unittest
 import pyarrow
 import pyarrow.parquet as parquet
 
+from dtrain_data.hosted import check_columns
+from dtrain_data.parts import Refused
+
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON = str(ROOT / ".venv-spark/bin/python")
@@ -89,6 +92,17 @@ class Hosted(WithInput):
         self.assertIn("ValueError: no such column", said)
         self.assertNotIn("did not end in time", said)
         self.assertEqual([path.name for path in (self.folder / "out").iterdir()], [".dtrain"])
+
+
+class Columns(WithInput):
+    def test_partitions_that_differ_in_their_columns_are_no_result(self):
+        files = [self.folder / f"{number}.parquet" for number in range(3)]
+        for file, column in zip(files, ([1], [2], ["x"])):
+            parquet.write_table(pyarrow.table({"a": column}), file)
+        check_columns(files[:2])
+        with self.assertRaisesRegex(Refused, "partition 2 of its result has other columns than the first: a string, "
+                                             "not a int64"):
+            check_columns(files)
 
 
 class Preprocess(WithInput):

@@ -1,9 +1,14 @@
 // Runs a ParquetLoader as each line of standard input says, and answers with a line: what came, or the error. A job is
 //
-//   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE, "at": N}
+//   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE, "at": N, "wait": true,
+//    "env": {...}}
 //
 // The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
-// after it; with "values" all tensors. "break": 100 bytes of that file, from "at" on, are overwritten after each batch.
+// after it; with "values" all tensors. With "wait" it says that the loader is made, and reads another line before the
+// first batch. "env": variables that are set, or taken away if they are empty. "break": 100 bytes of that file, from
+// "at" on, are overwritten after each batch.
+#include <stdlib.h>
+
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -28,6 +33,7 @@ dtrain::ParquetLoaderOptions options_of(const Json& job) {
   options.window_size_bytes = job.value("window", std::int64_t{0});
   options.drop_last = job.value("drop_last", false);
   options.prefetch = job.value("prefetch", 2);
+  options.fully_executed = job.value("fully_executed", false);
   return options;
 }
 
@@ -67,12 +73,21 @@ Json own_memory(const char* key) {
 }
 
 void run(const Json& job, Json& answer) {
+  for (const auto& [name, value] : job.value("env", Json::object()).items()) {
+    const auto text = value.get<std::string>();
+    text.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), text.c_str(), 1);
+  }
   const Json before = own_memory("VmRSS:");
   std::int64_t most = 0;
   std::chrono::steady_clock::time_point end;
   {
     dtrain::ParquetLoader loader(options_of(job.at("options")));
     answer["loader"] = {{"rows", loader.rows()}, {"batches", loader.batches()}};
+    if (job.value("wait", false)) {
+      std::cout << R"({"ready": true})" << std::endl;  // tidy: allow endl, because somebody waits for it
+      std::string line;
+      std::getline(std::cin, line);
+    }
     if (job.contains("state")) loader.load_state(job["state"]);
     std::int64_t left = job.value("batches", std::int64_t{1} << 40);
     for (int epoch = 0; epoch < job.value("epochs", 1) && left > 0; ++epoch) {

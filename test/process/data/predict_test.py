@@ -183,6 +183,17 @@ def predict(table):
         pathlib.Path(parts.beside(part, "tries")).write_bytes((parts.job + b"\n") * MOST_TRIES)
         self.assertTrue(parts.has_failed(part))
 
+    def test_who_is_late_does_not_take_the_results_of_others_for_foreign_files(self):
+        words = ["predict", str(self.input), str(self.output), self.script(DOUBLE), []]
+
+        class Late(Parts):
+            def _refuse_foreign_results(self):
+                others = Parts(*words)  # another process is faster between two looks of this one
+                pathlib.Path(others.result(others.parts[0])).touch()
+                super()._refuse_foreign_results()
+
+        self.assertEqual(len(Late(*words).left()), PARTS - 1)
+
     def test_results_and_hidden_files_are_no_input(self):
         shutil.copytree(self.input, self.folder / "in")
         pattern = str(self.folder / "in" / "*.parquet")

@@ -110,7 +110,8 @@ class PythonLoader(unittest.TestCase):
         self.assertEqual((batch["list"].tolist(), batch["list.offsets"].tolist()), ([2, 8, 3], [0, 2, 2, 3]))
         self.assertEqual((bytes(batch["word"].tolist()), batch["word.offsets"].tolist()), (b"abc", [0, 1, 1, 3]))
         for bad, words in (({"z": 0}, "no column 'z'"), ({"u8": 256}, "'u8' cannot have the value 256"),
-                           ({"i64": 0.5}, "'i64' cannot have the value 0.5"), ({"b": 2}, "'b' cannot")):
+                           ({"i64": 0.5}, "'i64' cannot have the value 0.5"), ({"b": 2}, "'b' cannot"),
+                           ({"f": float("nan")}, "'f' cannot have the value nan; give a finite number")):
             self.assertRaisesRegex(ValueError, words, self.loader, paths=path, columns=[], fill=bad)
 
     def test_order_is_the_same_for_every_world_size(self):

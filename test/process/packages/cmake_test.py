@@ -35,13 +35,16 @@ add_subdirectory({ROOT} dtrain)
 add_executable(train train.cc careless.cc)
 target_link_libraries(train PRIVATE dtrain::strategies)
 """
-LOADS = """
+PREDICT_MAIN = ("_ZN6dtrain12predict_mainEiPPcRKSt8functionIFNS_9PredictorERKSt6vectorINSt7__cxx1112basic_stringIcSt11"
+                "char_traitsIcESaIcEEESaISA_EEEE")
+LOADS = f"""
 cmake_minimum_required(VERSION 3.25)
 project(loads LANGUAGES CXX)
 find_package(dtrain REQUIRED COMPONENTS data)
 add_executable(loads loads.cc)
 target_link_libraries(loads PRIVATE dtrain::data)
-target_link_options(loads PRIVATE LINKER:-u,_ZN6dtrain13ParquetLoaderC1ENS_20ParquetLoaderOptionsE)
+target_link_options(loads PRIVATE LINKER:-u,_ZN6dtrain13ParquetLoaderC1ENS_20ParquetLoaderOptionsE
+  LINKER:-u,{PREDICT_MAIN})
 """
 OPTIONS = """
 #include <cstdio>
@@ -130,7 +133,7 @@ class Installed(Prefix):
         there = [*(ROOT / "strategies/include/dtrain").iterdir()]
         if has_data():
             there += (ROOT / "data/include/dtrain").iterdir()
-        self.assertEqual(headers, {path.name for path in there} - {"parquet_loader_c.h"})
+        self.assertEqual(headers, {path.name for path in there} - {"parquet_loader_c.h", "mixture_loader_c.h"})
         self.assertIn(pathlib.Path("bin/dtrain"), files)
         for path in files:
             if path.suffix in (".cmake", ".pc", ".h"):

@@ -33,6 +33,11 @@ print("sum", tensor.unique().tolist())
 dist.destroy_process_group()
 """
 MOST_BYTES = 4 << 20
+EPOCH = """
+import dtrain, glob, sys
+loader = dtrain.ParquetLoader(glob.glob("cache/*/train"), batch_size=64, rank=0, world_size=1)
+print(sorted(value for batch in loader for value in batch["id"].tolist()) == list(range(1000)))
+"""
 SLOW = unittest.skipUnless(os.environ.get("DTRAIN_TEST_ALL") == "1", "takes minutes: make test-packages")
 
 
@@ -49,8 +54,9 @@ class Package(unittest.TestCase):
                          "-DDTRAIN_TESTS=OFF", "-DDTRAIN_PYTHON_SOURCES=ON"],
                         ["cmake", "--install", build, "--component", "wheel", "--prefix", cls.site]):
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=DEADLINE)
-        for module in (ROOT / "strategies/python/dtrain").glob("*.py"):
-            shutil.copy(module, cls.site / "dtrain")
+        for package in (ROOT / "strategies/python/dtrain", ROOT / "data/python/dtrain_data"):
+            for module in package.glob("*.py"):
+                shutil.copy(module, cls.site / package.name)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -153,6 +159,51 @@ class Package(unittest.TestCase):
         self.assertEqual(sorted(listed), sorted(there))
         self.assertEqual([path.name for path in (sources / "include").iterdir()], ["nlohmann"])
 
+    def test_every_source_of_data_has_a_unit(self):
+        """All of data/ but what is for torch's C++."""
+        sources = self.site / "dtrain_data/_sources"
+        targets = json.loads((sources / "units.json").read_text())
+        listed = [name for units in targets.values() for unit in units for name in unit["sources"]]
+        there = {str(path.relative_to(sources)) for path in sources.rglob("*.cc")}
+        self.assertEqual(set(listed), there)
+        ours = {str(path.relative_to(ROOT)) for path in (ROOT / "data").rglob("*.cc")}
+        self.assertEqual({name for name in ours - there if not name.startswith("data/torch/")}, set())
+        self.assertEqual(len(listed) - len(there), 1)  # available_memory.cc is in both
+        for path in [*sources.rglob("data/**/*.cc"), *sources.rglob("data/**/*.h")]:
+            for name in re.findall(r'^#include "((?:data|strategies)/[^"]+)"', path.read_text(), re.MULTILINE):
+                self.assertTrue((sources / name).exists(), f"{path} includes {name}")
+
+    def test_a_python_without_arrow_is_told_what_to_do(self):
+        text = "import sys; from dtrain_data import native; sys.argv = ['dtrain-data', 'cache']; native.main()"
+        done = subprocess.run(["/usr/bin/python3", "-S", "-c", text], env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual((done.returncode, done.stdout), (127, ""), done.stderr)
+        self.assertRegex(done.stderr, r"^dtrain: dtrain-data needs Arrow, which pyarrow brings, and /usr/bin/python3 "
+                                      r"has none: /usr/bin/python3 -m pip install 'pyarrow>=24'\n$")
+
+    @SLOW
+    def test_data_are_prepared_and_read_by_what_it_compiles(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        shutil.copy(BUILD / "bin/dtrain", programs)
+        self.program("bin/dtrain-data", f"#!{PYTHON}\nfrom dtrain_data.native import main\nmain()\n")
+        prepare_and_read(self, programs / "dtrain", PYTHON, self.folder, self.env)
+        self.assertEqual(sorted(pathlib.Path(name).name for name in self.kept()),
+                         ["dtrain-data", "libdtrain_data.so", "lock"])
+
+
+def prepare_and_read(case, dtrain, python, folder, env):
+    """A table through `dtrain preprocess` into a cache, and from there through an epoch of dtrain.ParquetLoader."""
+    (folder / "raw.csv").write_text("id,x\n" + "".join(f"{at},{at / 2}\n" for at in range(1000)))
+    (folder / "job.yaml").write_text("dataset: {input: raw.csv, steps: [{normalize: {x: zscore}}]}\n"
+                                     "backend: {cache_dir: cache}\n")
+    for command in ([dtrain, "preprocess", "--config", "job.yaml", "--json"], [python, "-W", "ignore", "-c", EPOCH]):
+        done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=DEADLINE)
+        case.assertEqual(done.returncode, 0, done.stderr)
+        case.assertRegex(done.stderr, r"(?m)^dtrain: compiling \S+ for pyarrow \S+, once: this takes a minute or two$")
+    case.assertEqual(done.stdout, "True\n")
+
 
 @SLOW
 class Wheel(unittest.TestCase):
@@ -189,7 +240,8 @@ class Wheel(unittest.TestCase):
                 self.assertIn(f"{data}data/share/{name}", names)
             self.assertNotIn(data + "scripts/torchrun", names)
             info = next(name for name in names if name.endswith("METADATA"))
-            self.assertNotIn("Requires-Dist", archive.read(info).decode())
+            self.assertEqual(re.findall(r"(?m)^Requires-Dist: (.*)", archive.read(info).decode()),
+                             ['pyarrow>=24; extra == "data"'])
             entries = archive.read(info.replace("METADATA", "entry_points.txt")).decode()
             self.assertIn("[torch.backends]\ndtrain = dtrain:_autoload", entries)
 
@@ -212,6 +264,16 @@ class Wheel(unittest.TestCase):
                                       "ld-linux-x86-64.so.2"})
         versions = re.findall(r"\bGLIBC_(\d+)\.(\d+)", self.says("objdump", "-T", "dtrain"))
         self.assertLessEqual(max((int(major), int(minor)) for major, minor in versions), (2, 28))
+
+    def test_its_extra_brings_what_prepares_and_reads_data(self):
+        """With pyarrow from PyPI in a venv of its own; torch is the one of PYTHON."""
+        self.says("/usr/bin/python3", "-m", "venv", "runs")
+        self.says("runs/bin/pip", "install", f"{self.wheel}[data]")
+        torch = self.says(PYTHON, "-c", "import torch; print(torch.__path__[0])").strip()
+        site, = (self.folder / "runs/lib").glob("python*/site-packages")
+        (site / "torch.pth").write_text(f"{pathlib.Path(torch).parent}\n")
+        prepare_and_read(self, self.folder / "runs/bin/dtrain", self.folder / "runs/bin/python", self.folder,
+                         {**os.environ, "XDG_CACHE_HOME": str(self.folder / "kept")})
 
     def test_the_sdist_builds_with_this_machines_compiler(self):
         """By pip, which takes its build tools from PyPI, in a venv that has nothing; then the wheel in another one."""

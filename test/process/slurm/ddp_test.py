@@ -1,6 +1,7 @@
-"""torch's own DDP over the nodes of a SLURM step: trains, fails, restarts, ends with equal weights everywhere. And a
-function of a Python program as a job of SLURM's."""
+"""torch's own DDP over the nodes of a SLURM step: trains, fails, restarts, ends with equal weights everywhere. A
+function of a Python program as a job of SLURM's. And `dtrain predict`."""
 import os
+import pathlib
 import re
 import sys
 import tempfile
@@ -9,6 +10,8 @@ import unittest
 from cluster import Cluster, missing
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+import pyarrow  # noqa: E402
+import pyarrow.parquet as parquet  # noqa: E402
 import support_python  # noqa: E402
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
@@ -40,6 +43,19 @@ class Ddp(unittest.TestCase):
         self.assertIn("[1] rank 1 of 2 trains with 1.5, 0.0\n", done.stdout)
         self.assertIn("value 1.5\n", done.stdout)
         self.assertIn("step 17 remotely", done.stdout)
+
+    def test_predict_shares_the_row_groups_among_the_nodes(self):
+        with tempfile.TemporaryDirectory(prefix="dtrain-slurm-predict-") as folder:
+            parquet.write_table(pyarrow.table({"x": range(60)}), f"{folder}/in.parquet", row_group_size=10)
+            pathlib.Path(folder, "p.py").write_text(
+                "import os\ndef predict(table):\n"
+                "    return {'x': table['x'], 'node': [os.environ['GROUP_RANK']] * len(table)}\n")
+            done = self.cluster.run("srun", "-N3", DTRAIN, "predict", "--nproc", "1", "p.py", "in.parquet", "out",
+                                    cwd=folder, timeout=240, env=self.cluster.environment(PYTHON_EXEC=sys.executable))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = parquet.read_table(f"{folder}/out")
+        self.assertEqual(rows["x"].to_pylist(), list(range(60)))
+        self.assertLessEqual(set(rows["node"].to_pylist()), {"0", "1", "2"})
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from support import DEADLINE, DTRAIN, NOBODY, free_port, proc_file, until  # noq
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 import netlab  # noqa: E402
+from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
@@ -100,6 +101,15 @@ class Starting(SlurmTest):
                                  [(str(r), str(2 * nodes), str(r // 2), str(nodes)) for r in range(2 * nodes)])
                 self.assertEqual(len({row[4] for row in seen}), 1)
                 self.assertRegex(seen[0][4], r"^\d+\.0$" if nodes > 1 else r"^job-")
+
+    def test_a_data_set_is_built_once_by_all_nodes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = DataJob(folder, DTRAIN, "")
+            said = self.srun("-N3", job.dtrain, "run", "--quiet", "--config", job.config, "--nproc", "1", "sh", "-c",
+                             SHOW)
+            self.assertEqual(re.findall(r"rank \d reads abc and a", said),
+                             [f"rank {rank} reads abc and a" for rank in range(3)], self.said)
+            self.assertEqual(job.builds(), 1)
 
     def test_nodes_with_different_numbers_of_workers(self):
         said = self.srun("-N3", "sh", "-c", f'exec {DTRAIN} run --quiet --nproc $((SLURM_NODEID + 1)) sh -c "{{}}"'

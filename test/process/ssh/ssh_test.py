@@ -15,6 +15,7 @@ sys.path[:0] = [str(HERE)]
 from ssh_case import DEADLINE, OnHosts  # noqa: E402
 
 import netlab  # noqa: E402
+from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
 from support import DTRAIN, said_by, until  # noqa: E402
 
@@ -68,6 +69,15 @@ class Ssh(OnHosts):
         said = self.with_config(job + "tee: 9\n", "true")
         self.assertEqual(said.returncode, 2, said)
         self.assertIn("/proc/self/fd/9:6: tee '9': expected", said.stderr)
+
+    def test_a_data_set_is_built_once_and_each_host_reads_it(self):
+        job = DataJob(self.folder, DTRAIN, "hosts: ['host[1-3]:1']\n")
+        for _ in range(2):
+            said = self.net.host(0).run([job.dtrain, "run", "--config", job.config, "sh", "-c", SHOW],
+                                        cwd=self.folder, env=self.environment)
+            self.assertEqual(sorted(re.findall(r"rank \d reads abc and a", said.stdout)),
+                             [f"rank {rank} reads abc and a" for rank in range(3)], said)
+            self.assertEqual((said.returncode, job.builds()), (0, 1), said)
 
     def test_a_job_on_this_host_needs_no_ssh(self):
         self.environment["DTRAIN_SSH"] = "/nonexistent/ssh"

@@ -215,7 +215,7 @@ TEST_CASE("a cluster chooses its nodes for the workers of a job") {
   CHECK(asked("backend: ray\nnnodes: 2") == "2:2 '' ''");
   CHECK(asked("backend: ray\nnnodes: '2:4'") == "2:4 '' '' elastic");
   CHECK(asked("backend: {type: ray, trainer: {num_workers: 6}}") == "1:6 '' '6'");
-  CHECK(asked("backend: {type: spark, trainer: {num_workers: 6}}") == "1:1 '6' ''");
+  CHECK(asked("backend: {type: spark, trainer: {num_workers: 6}}") == "1:6 '' '6'");
   CHECK(asked("backend: ray", {"--nproc=2"}) == "1:1 '2' ''");
   CHECK(asked("nproc: 2", {"--engine=ray", "-np", "4"}) == "1:4 '' '4'");
   CHECK(asked("role: r", {"--engine=ray", "-np", "x"}) ==

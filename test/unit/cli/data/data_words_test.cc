@@ -57,6 +57,7 @@ TEST_CASE("words that are wrong are refused by name") {
   CHECK_THAT(why_no_cache({"lss"}), Contains("did you mean ls?"));
   CHECK_THAT(why_no_cache({"rm"}), Contains("name the entries"));
   CHECK_THAT(why_no_cache({"rm", ""}), Contains("too short for a key"));
+  CHECK_THAT(why_no_cache({"ls", "--cache-dir=c\xff"}), Contains("the name is not UTF-8; name another folder"));
   CHECK_THAT(why_no_cache({"ls", "--cache-dir=s3://b/c"}), Contains("no cache in s3://"));
   CHECK_THAT(why_no_cache({"ls", "aaaa"}), Contains("takes no keys (aaaa)"));
   CHECK_THAT(why_no_cache({"ls", "--ttl=1d"}), Contains("dtrain cache ls has no --ttl"));
@@ -75,6 +76,15 @@ TEST_CASE("an age is a number and its unit") {
   for (const char* wrong : {"", "d", "1", "1w", "-1d", "1.5h"}) CHECK_FALSE(parse_age(wrong));
 }
 
+TEST_CASE("a request for raw rows has the config's cache") {
+  const RawInput input{"r.json", true, {"label"}, 3};
+  const auto request = nlohmann::json::parse(
+      rows_request(input, "/d/r.json", "new.csv", R"({"cache_dir": "/c", "dataset": {"input": ["a"]}})", true));
+  CHECK(request == nlohmann::json::parse(R"({"recipe": "/d/r.json", "input": ["new.csv"], "filter": true,
+      "without": ["label"], "cache_dir": "/c", "json": true, "quiet": true})"));
+  CHECK_FALSE(nlohmann::json::parse(rows_request(input, "/d/r.json", "new.csv", "", false)).contains("cache_dir"));
+}
+
 TEST_CASE("each split of a data set has its variable") {
   const auto found =
       parse_dataset_found(R"({"folder":"/c/k","built":true,"rows":{"train":9,"validation":1,"hold-out 2":3}})");
@@ -82,6 +92,7 @@ TEST_CASE("each split of a data set has its variable") {
   CHECK(found->variables == std::map<std::string, std::string>{{"DTRAIN_DATASET", "/c/k/train"},
                                                                {"DTRAIN_DATASET_VALIDATION", "/c/k/validation"},
                                                                {"DTRAIN_DATASET_HOLD_OUT_2", "/c/k/hold-out 2"}});
+  CHECK(found->rows == 13);
   CHECK(found->line == "data set built (hold-out 2 3, train 9, validation 1 rows): /c/k");
   CHECK_FALSE(parse_dataset_found("").ok());
   CHECK_FALSE(parse_dataset_found("{}").ok());

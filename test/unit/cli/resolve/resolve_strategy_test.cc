@@ -65,6 +65,19 @@ TEST_CASE("the variable counts as the flag does") {
   CHECK(strategy("fsdp", host) == "fsdp");
 }
 
+TEST_CASE("a loader that is said to be nothing hides the variable") {
+  Host host = test_host();
+  const auto loader = [&](const Words& flags) {
+    const auto plan = plan_or_error(flags, host);
+    REQUIRE(plan.ok());
+    return plan->spec.loader;
+  };
+  CHECK(loader({"--loader="}).empty());
+  host.env["DTRAIN_LOADER"] = R"({"fully_executed": true})";
+  CHECK(loader({}) == R"({"fully_executed":true})");
+  CHECK(loader({"--loader="}) == "{}");
+}
+
 TEST_CASE("a strategy may be a file of JSON, which is passed on without white space") {
   const Host host =
       with_files({{"ds.json", "{\n  \"zero_optimization\": {\"stage\": 3},\n  \"bf16\": {\"enabled\": true}\n}\n"},

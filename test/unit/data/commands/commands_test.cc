@@ -1,4 +1,5 @@
 // What dtrain-data prints.
+#include "data/base/one_line.h"
 #include "data/commands/cache_text.h"
 #include "data/commands/key_lines.h"
 #include "test/support/catch.h"

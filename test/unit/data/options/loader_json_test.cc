@@ -67,6 +67,8 @@ TEST_CASE("a window is a number, null or auto") {
 TEST_CASE("keys and values that make no sense") {
   CHECK_THAT(why(section_of, R"({"prefetch": 4})"),
              Equals("dtrain: DTRAIN_LOADER: there is no key 'prefetch'; it has window_size_bytes, fully_executed"));
+  CHECK_THAT(why(section_of, R"({"a\nb\u001b[2J": 4})"),
+             Equals("dtrain: DTRAIN_LOADER: there is no key 'a?b?[2J'; it has window_size_bytes, fully_executed"));
   for (const std::string value : {"0", "-1", "1.5", "true", "\"500MB\"", "9223372036854775808"}) {
     CHECK_THAT(why(section_of, R"({"window_size_bytes": )" + value + "}"),
                Equals("dtrain: DTRAIN_LOADER: window_size_bytes is " + value +
@@ -86,7 +88,8 @@ TEST_CASE("keys and values that make no sense") {
       {R"({"matrices": {"x": "a"}})",
        "dtrain: W: matrices is {\"x\":\"a\"}; it must be an object of arrays of strings"},
       {R"({"fill": {"c": "0"}})", "dtrain: W: fill is {\"c\":\"0\"}; it must be an object of numbers"},
-      {R"({"shuffle": null})", "dtrain: W: shuffle is null; it must be true or false"}};
+      {R"({"shuffle": null})", "dtrain: W: shuffle is null; it must be true or false"},
+      {R"({"seed": "\u007f"})", "dtrain: W: seed is \"?\"; it must be a whole number of 0 or more"}};
   for (const auto& [text, expected] : others) {
     CHECK_THAT(why(options_of, text), Equals(expected));
   }

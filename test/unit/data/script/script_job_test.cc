@@ -8,14 +8,15 @@ namespace {
 using Words = std::vector<std::string>;
 
 ScriptJob job_of(const std::string& dataset, const std::string& rest = "") {
-  const auto request = nlohmann::json::parse(R"({"dataset": {"input": ["a.parquet"], )" + dataset + "}" + rest + "}");
+  const auto request = nlohmann::json::parse(R"({"dtrain": "/bin/dtrain", "dataset": {"input": ["a.parquet"], )" +
+                                             dataset + "}" + rest + "}");
   const auto job = script_job_of(request);
   REQUIRE(job);
   return *job;
 }
 
 Words placing(const ScriptJob& job) {
-  Words words = script_job_words(job, "/bin/dtrain", "/c/input", "/c/rows");
+  Words words = script_job_words(job, "/c/input", "/c/rows");
   REQUIRE(words.size() > 2);
   CHECK(Words(words.begin(), words.begin() + 2) == Words{"/bin/dtrain", "run"});
   return {words.begin() + 2, words.begin() + 5};
@@ -47,11 +48,10 @@ TEST_CASE("script: where its workers are") {
 }
 
 TEST_CASE("script: what is started, and how often") {
-  const Words words =
-      script_job_words(job_of(R"("processor": "python", "script": "p.py")"), "d", "/c/input", "/c/rows");
+  const Words words = script_job_words(job_of(R"("processor": "python", "script": "p.py")"), "/c/input", "/c/rows");
   CHECK(Words(words.begin() + 5, words.end()) == Words{"--max-restarts=3", "--shutdown-timeout=5", "--quiet", "-m",
                                                        "dtrain_data", "process", "p.py", "@/c/input", "/c/rows"});
-  const Words dask = script_job_words(job_of(R"("processor": "dask", "script": "p.py")"), "d", "/c/input", "/c/rows");
+  const Words dask = script_job_words(job_of(R"("processor": "dask", "script": "p.py")"), "/c/input", "/c/rows");
   CHECK(dask[5] == "--max-restarts=0");
   CHECK(dask[10] == "dask");
 }

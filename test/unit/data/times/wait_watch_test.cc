@@ -56,12 +56,13 @@ TEST_CASE("times add up") {
 
 TEST_CASE("the line says what takes longest, and what to change") {
   CHECK(
-      data::wait_line({100, 20, 5, 10, 5, 4, 1}, 4) ==
+      data::wait_line("ParquetLoader", {100, 20, 5, 10, 5, 4, 1}, 4) ==
       "dtrain: ParquetLoader: training waited for data 25 % of the last 20 s. The reader: disk 50 %, decode 25 %, copy "
       "20 %, ahead 5 %. Reading the files takes longest: name fewer columns, set fully_executed for later epochs from "
       "memory, or use a faster disk");
-  CHECK_THAT(data::wait_line({100, 20, 5, 1, 5, 4, 1}, 4), Contains("Decoding takes longest: name fewer columns"));
-  CHECK_THAT(data::wait_line({100, 20, 5, 1, 5, 6, 1}, 4), Contains("smaller window_size_bytes"));
-  CHECK_THAT(data::wait_line({100, 20, 5, 1, 5, 6, 7}, 4), Contains("raise prefetch (now 4)"));
-  CHECK_THAT(data::wait_line({100, 20, 5, 0, 0, 0, 0}, 4), Contains("disk 0 %"));
+  CHECK_THAT(data::wait_line("ParquetLoader", {100, 20, 5, 1, 5, 4, 1}, 4),
+             Contains("Decoding takes longest: name fewer columns"));
+  CHECK_THAT(data::wait_line("ParquetLoader", {100, 20, 5, 1, 5, 6, 1}, 4), Contains("smaller window_size_bytes"));
+  CHECK_THAT(data::wait_line("ParquetLoader", {100, 20, 5, 1, 5, 6, 7}, 4), Contains("raise prefetch (now 4)"));
+  CHECK_THAT(data::wait_line("ParquetLoader", {100, 20, 5, 0, 0, 0, 0}, 4), Contains("disk 0 %"));
 }

@@ -1,0 +1,56 @@
+// Tested by test/process/data/apply_test.py.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/cache_inputs.h"
+#include "data/cache/sha256.h"
+#include "data/commands/cache_text.h"
+#include "data/commands/data_command.h"
+#include "data/commands/request.h"
+
+namespace dtrain::data {
+namespace {
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  if (!file) throw CacheError(kUsageCode, path + ": the recipe cannot be read");
+  return text;
+}
+
+}  // namespace
+
+int apply_command(const Applier& applier) {
+  return with_request([&](const nlohmann::json& request) {
+    const std::string file = request.at("recipe").get<std::string>();
+    const std::string text = text_of_file(file);
+    ApplyRequest asked{nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false),
+                       file,
+                       request.value("filter", false),
+                       request.value("without", std::vector<std::string>()),
+                       {},
+                       request.value("quiet", false)};
+    const auto words = request.at("input").get<std::vector<std::string>>();
+    EntryWanted wanted;
+    wanted.inputs = cache_inputs(applier.files(words), InputsBy::mtime);
+    for (const CacheInput& input : wanted.inputs) asked.input.push_back(input.path);
+    wanted.recipe = {{"apply", sha256_of(text)}, {"filter", asked.filter}, {"without", asked.without}};
+    wanted.key = cache_key(wanted.recipe, wanted.inputs);
+    wanted.build = [&](const std::filesystem::path& folder) {
+      return RowsOfSplits{{"rows", applier.fill(asked, folder)}};
+    };
+    wanted.say = say_unless(request);
+    const std::string cache_dir = request.value("cache_dir", std::string());
+    const CacheFolder cache(cache_dir.empty() ? usual_cache(words.at(0)) : std::filesystem::path(cache_dir),
+                            MakeFolder::yes);
+    const StopSignals signals;
+    const EntryGot got = find_or_build(cache, wanted, signals);
+    const auto told = request.value("json", false) ? got_json : got_text;
+    return print_text(told(got.meta, got.folder.string(), got.built));
+  });
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,116 @@
+#include "data/options/mixture_json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "data/options/loader_json.h"
+#include "dtrain/errors.h"
+
+namespace dtrain::data {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void refuse(const std::string& where, const std::string& key, const Json& value, std::string_view wanted) {
+  throw ConfigError(
+      fmt::format("dtrain: {}: {} is {}; it must be {}", where, key, value.dump().substr(0, 100), wanted));
+}
+
+// Takes the key out of the object, which is then one of a ParquetLoader's options. Null: there is none.
+Json taken(Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return nullptr;
+  Json value = std::move(*found);
+  object.erase(found);
+  return value;
+}
+
+// The keys that mixtures have from ParquetLoader are read as its own are.
+ParquetLoaderOptions parquet_options(const std::string& where, const Json& object, ParquetLoaderOptions options) {
+  set_options(where, object.dump(), options);
+  return options;
+}
+
+MixtureSource source_of(const std::string& where, Json object) {
+  if (!object.is_object()) refuse(where, "sources", object, "an array of objects");
+  MixtureSource source;
+  if (const Json name = taken(object, "name"); name.is_string()) {
+    source.name = name.get<std::string>();
+  } else {
+    refuse(where, "the name of a source", name, "a string");
+  }
+  const std::string of_source = fmt::format("{}: source '{}'", where, source.name);
+  if (const Json weight = taken(object, "weight"); weight.is_number()) {
+    source.weight = weight.get<double>();
+  } else if (!weight.is_null()) {
+    refuse(of_source, "weight", weight, "a number");
+  }
+  for (const auto& entry : object.items()) {
+    const std::string& key = entry.key();
+    if (key != "paths" && key != "window_size_bytes" && key != "seed") {
+      throw ConfigError(
+          fmt::format("dtrain: {}: there is no key '{}'; a source has name, paths, weight, window_size_bytes and seed",
+                      of_source, key));
+    }
+  }
+  const ParquetLoaderOptions read = parquet_options(of_source, object, {});
+  source.paths = read.paths;
+  if (object.contains("window_size_bytes")) source.window_size_bytes = read.window_size_bytes;
+  if (object.contains("seed")) source.seed = read.seed;
+  return source;
+}
+
+MixtureEnd end_of(const std::string& where, const Json& value) {
+  constexpr std::array<std::pair<const char*, MixtureEnd>, 3> ends{
+      {{"first", MixtureEnd::first}, {"all", MixtureEnd::all}, {"never", MixtureEnd::never}}};
+  for (const auto& [name, end] : ends) {
+    if (value == name) return end;
+  }
+  refuse(where, "epoch_ends", value, R"("first", "all" or "never")");
+}
+
+}  // namespace
+
+void set_options(const std::string& where, const std::string& text, MixtureLoaderOptions& options) {
+  Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw ConfigError(fmt::format("dtrain: {}: it is no JSON object", where));
+  if (const Json sources = taken(object, "sources"); sources.is_array()) {
+    options.sources.clear();
+    for (const Json& source : sources) options.sources.push_back(source_of(where, source));
+  } else if (!sources.is_null()) {
+    refuse(where, "sources", sources, "an array of objects");
+  }
+  if (const Json ends = taken(object, "epoch_ends"); !ends.is_null()) options.epoch_ends = end_of(where, ends);
+  if (object.contains("paths")) throw ConfigError(fmt::format("dtrain: {}: paths are those of the sources", where));
+  const ParquetLoaderOptions read = parquet_options(where, object,
+                                                    {.columns = options.columns,
+                                                     .matrices = options.matrices,
+                                                     .fill = options.fill,
+                                                     .batch_size = options.batch_size,
+                                                     .rank = options.rank,
+                                                     .world_size = options.world_size,
+                                                     .shuffle = options.shuffle,
+                                                     .seed = options.seed,
+                                                     .window_size_bytes = options.window_size_bytes,
+                                                     .fully_executed = options.fully_executed,
+                                                     .drop_last = options.drop_last,
+                                                     .prefetch = options.prefetch});
+  options.columns = read.columns;
+  options.matrices = read.matrices;
+  options.fill = read.fill;
+  options.batch_size = read.batch_size;
+  options.rank = read.rank;
+  options.world_size = read.world_size;
+  options.shuffle = read.shuffle;
+  options.seed = read.seed;
+  options.window_size_bytes = read.window_size_bytes;
+  options.fully_executed = read.fully_executed;
+  options.drop_last = read.drop_last;
+  options.prefetch = read.prefetch;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,54 @@
+#pragma once
+// Files that several processes share, on hosts that see the same folder: what becomes visible does so whole and once,
+// and the kernel frees the lock of whoever dies.
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace dtrain::data {
+
+// A file or a folder of the work is not there: perhaps because another process has found all of it done.
+struct NotThere {
+  std::string path;
+};
+
+// An open file, closed at the end.
+class SharedFile {
+ public:
+  SharedFile() = default;
+  explicit SharedFile(int fd) : fd_(fd) {}
+  ~SharedFile();
+  SharedFile(SharedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  SharedFile& operator=(SharedFile&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Nothing: there is no such file. Throws DataError, as all here, with the path.
+std::optional<std::string> read_shared(const std::string& path);
+
+// `write` makes the file `draft`. Then that is synced and linked to `path`, if
+// there is none by then, and its own name goes.
+void make_once(const std::string& draft, const std::string& path, const std::function<void(const std::string&)>& write);
+// The same with this content. Returns what is at `path` then.
+std::string link_content(const std::string& work, const std::string& path, const std::string& content);
+
+// A name that nobody else gives to a file, whatever hosts and containers there are.
+std::string draft_ending();
+
+// An exclusive lock; nothing: another process has it.
+std::optional<SharedFile> try_lock(const std::string& path);
+
+void sync_shared_folder(const std::string& path);
+bool is_there(const std::string& path);
+// Throws NotThere or DataError.
+[[noreturn]] void throw_of_path(const std::string& path, int error);
+
+}  // namespace dtrain::data

@@ -1,0 +1,141 @@
+"""A real S3 server for a test, moto's, and what may go wrong between it and a program: a relay on TCP."""
+import contextlib
+import os
+import pathlib
+import re
+import selectors
+import socket
+import subprocess
+import threading
+import urllib.request
+
+import pyarrow.fs
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "open sesame"}
+
+
+class S3Server:
+    """One for a test class: .url, .env, .files (pyarrow's way to it), .requests()."""
+
+    def __init__(self, bucket):
+        self.process = subprocess.Popen(
+            [ROOT / ".venv-test/bin/python", "-B", "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", line):
+                break
+        else:
+            raise RuntimeError("moto's server does not start")
+        self.port = int(found[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.lines = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
+        self.bucket = bucket
+        self.files = pyarrow.fs.S3FileSystem(
+            access_key=KEYS["AWS_ACCESS_KEY_ID"], secret_key=KEYS["AWS_SECRET_ACCESS_KEY"], region="us-east-1",
+            endpoint_override=f"127.0.0.1:{self.port}", scheme="http", allow_bucket_creation=True)
+        self.files.create_dir(bucket)
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line))
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        self.process.stderr.close()
+
+    def put(self, key, data):
+        with self.files.open_output_stream(f"{self.bucket}/{key}") as out:
+            out.write(data)
+
+    def put_folder(self, folder, key):
+        for path in sorted(pathlib.Path(folder).iterdir()):
+            if path.is_file():
+                self.put(f"{key}/{path.name}", path.read_bytes())
+
+    def uri(self, key):
+        return f"s3://{self.bucket}/{key}"
+
+    def reset_auth(self, requests):
+        """After so many requests moto asks who it is, and knows nobody."""
+        with urllib.request.urlopen(f"{self.url}/moto-api/reset-auth", data=str(requests).encode()) as answer:
+            answer.read()
+
+    def requests(self):
+        """What came since the last call: "GET /bucket/key"."""
+        lines, self.lines = self.lines, []
+        return [found[1] for line in lines if (found := re.search(r'"([A-Z]+ \S+) HTTP', line))]
+
+
+class Relay:
+    """Passes on what comes, until told otherwise: .break_after(bytes) cuts answers there, .hold() keeps them."""
+
+    def __init__(self, port):
+        self.target = ("127.0.0.1", port)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.limit = None
+        self.cut = 0
+        self.answering = True
+        self.stop_read, self.stop_write = os.pipe()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def break_after(self, limit, answers=1 << 30):
+        """The next `answers` answers that are longer than this."""
+        self.limit, self.cut = limit, answers
+
+    def hold(self):
+        self.answering = False
+
+    def close(self):
+        os.write(self.stop_write, b"x")
+        self.thread.join()
+        for each in (self.stop_read, self.stop_write):
+            os.close(each)
+
+    def _run(self):
+        with selectors.DefaultSelector() as ready, contextlib.ExitStack() as opened:
+            opened.enter_context(self.listener)
+            ready.register(self.stop_read, selectors.EVENT_READ, None)
+            ready.register(self.listener, selectors.EVENT_READ, None)
+            passed = {}  # bytes of an answer so far, by its connection
+            while True:
+                for key, _ in ready.select():
+                    if key.fd == self.stop_read:
+                        return
+                    if key.fileobj is self.listener:
+                        near, _ = self.listener.accept()
+                        far = socket.create_connection(self.target)
+                        for one, other, answers in ((near, far, False), (far, near, True)):
+                            opened.enter_context(one)
+                            ready.register(one, selectors.EVENT_READ, (other, answers))
+                        continue
+                    other, answers = key.data
+                    if key.fileobj.fileno() < 0:  # closed just now, with the other end
+                        continue
+                    try:
+                        data = key.fileobj.recv(65536)
+                    except OSError:
+                        data = b""
+                    if answers and not self.answering:
+                        continue
+                    passed[key.fileobj] = passed.get(key.fileobj, 0) + len(data)
+                    if not answers:
+                        passed[other] = 0
+                    broken = answers and self.limit is not None and self.cut > 0 and passed[key.fileobj] > self.limit
+                    if broken:
+                        self.cut -= 1
+                        data = data[:self.limit]
+                    with contextlib.suppress(OSError):
+                        other.sendall(data)
+                    if not data or broken:
+                        for each in (key.fileobj, other):
+                            with contextlib.suppress(KeyError):
+                                ready.unregister(each)
+                            each.close()

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Data sets in a store, moto's S3 server: the loader in C++ and Python, preprocessing, and a store that fails."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import pyarrow
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as parquet
+
+from s3_server import KEYS, Relay, S3Server
+from tables import GROUP, ROWS, table, write_set
+
+WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
+DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
+DEADLINE_S = 60
+GROUPS = sum(-(-rows // GROUP) for rows in ROWS)
+
+
+class Stores(unittest.TestCase):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-stores-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.set = write_set(cls.folder / "set")
+        cls.server = S3Server("clicks")
+        cls.addClassCleanup(cls.server.close)
+        cls.server.put_folder(cls.set, "day/set")
+        cls.uri = cls.server.uri("day/set")
+        # Nothing of the machine's user counts.
+        cls.env = {"PATH": os.environ["PATH"], "HOME": str(cls.folder), "TMPDIR": str(cls.folder),
+                   "PYTHONPATH": os.environ["PYTHONPATH"], **cls.server.env}
+        cls.worker = cls.start_worker()
+        cls.addClassCleanup(cls.end_worker, cls.worker)
+
+    @classmethod
+    def start_worker(cls):
+        return subprocess.Popen([WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, env=cls.env)
+
+    @staticmethod
+    def end_worker(worker):
+        """It ends well, whatever its loaders did."""
+        assert (worker.communicate(timeout=DEADLINE_S)[1], worker.returncode) == ("", 0), worker.returncode
+
+    def tell(self, paths, env=(), job=(), worker=None, **options):
+        options = {"paths": [paths] if isinstance(paths, str) else paths, "columns": ["id"], **options}
+        env = {"DTRAIN_STORE_CREDENTIALS": "", "DTRAIN_STORE_TIMEOUT_S": "", **self.server.env, **dict(env)}
+        self.say(json.dumps({"options": options, "env": env, **dict(job)}), worker)
+
+    def say(self, line, worker=None):
+        worker = worker or self.worker
+        worker.stdin.write(line + "\n")
+        worker.stdin.flush()
+
+    def answer(self, worker=None):
+        return json.loads((worker or self.worker).stdout.readline())
+
+    def loader(self, paths, **how):
+        self.tell(paths, **how)
+        return self.answer(how.get("worker"))
+
+    def error(self, paths, *words, kind="data_error", **how):
+        self.refused(self.loader(paths, **how), kind, *words)
+
+    def refused(self, answer, kind, *words):
+        message = answer.get(kind, "no error")
+        for word in words:
+            self.assertIn(word, message)
+        self.assertNotIn("\n", message)
+        self.assertNotIn(KEYS["AWS_SECRET_ACCESS_KEY"], message)
+
+    def relay(self, **env):
+        relay = Relay(self.server.port)
+        self.addCleanup(relay.close)
+        return relay, {"AWS_ENDPOINT_URL": relay.url, **env}
+
+    def test_an_epoch_is_that_of_the_local_files(self):
+        options = {"batch_size": 100, "window": 8 * GROUP + 16 * 2048, "matrices": {"x": ["b", "a"]},
+                   "columns": ["id", "odd", "pair"]}
+        there = self.loader(str(self.set), job={"values": True}, **options)
+        for paths in (self.uri, self.uri + "/",
+                      self.server.uri("day/set/*.parquet"), self.server.uri("*/set/?.parquet"),
+                      [f"{self.uri}/{number}.parquet" for number in range(len(ROWS))]):
+            self.assertEqual(self.loader(paths, job={"values": True}, **options), there)
+        # The state names no place, so a run goes on with files that have moved.
+        half = there["epochs"][0][10]["state"]
+        rest = self.loader(self.uri, job={"values": True, "state": half}, **options)
+        self.assertEqual(rest["epochs"][0], there["epochs"][0][11:])
+        # A local pattern is new, too.
+        self.assertEqual(self.loader(str(self.set / "*.parquet"), job={"values": True}, **options), there)
+
+    def test_requests(self):
+        self.server.requests()
+        self.loader(self.uri, columns=["id", "double", "pair"])
+        asked = [request for request in self.server.requests() if ".parquet" in request]
+        heads = sum(request.startswith("HEAD") for request in asked) - len(ROWS)
+        gets = sum(request.startswith("GET") for request in asked) - len(ROWS)
+        # Of each file its facts and its footer; of each row group one read and one look. The reader is a little ahead.
+        self.assertGreaterEqual(heads, GROUPS)
+        self.assertIn(gets - heads, (0, 1))
+
+    def test_what_is_not_there(self):
+        uri = self.server.uri
+        self.error(uri("day/none"), f"{uri('day/none')}: there is no such object, and no folder")
+        self.error(uri("day/set/*.csv"), "no file matches this pattern")
+        self.error("s3://nobody/day", "s3://nobody/day: there is no bucket 'nobody'")
+        self.error(uri("day"), "no file of this folder ends in .parquet")
+        self.server.put("empty/a.parquet", b"")
+        self.error(uri("empty"), "a.parquet: the file is empty")
+        self.server.put("bad/a.parquet", b"PAR1 and what is none")
+        self.error(uri("bad"), "a.parquet: ")
+        self.error(self.uri, "it has no column 'z'", columns=["z"])
+
+    def test_credentials(self):
+        # A file counts before the environment.
+        keys = self.folder / "keys.json"
+        keys.write_text(json.dumps(self.server.env))
+        keys.chmod(0o600)
+        wrong = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+        self.assertIn("epochs", self.loader(self.uri, env={**wrong, "DTRAIN_STORE_CREDENTIALS": str(keys)}))
+        keys.chmod(0o644)
+        self.error(self.uri, str(keys), "chmod 600", env={"DTRAIN_STORE_CREDENTIALS": str(keys)})
+        self.error(self.uri, "set both or neither", env={"AWS_SECRET_ACCESS_KEY": ""})
+        self.error(self.uri, "AWS_ENDPOINT_URL: it must be http", env={"AWS_ENDPOINT_URL": "127.0.0.1:9000"})
+        # A profile of the user's; without any, a request has no signature.
+        (self.folder / ".aws").mkdir()
+        (self.folder / ".aws/credentials").write_text(
+            "[default]\naws_access_key_id = test\naws_secret_access_key = open sesame\n")
+        none = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+        fresh = self.start_worker()  # Amazon's library reads the profile once
+        self.addCleanup(self.end_worker, fresh)
+        self.assertIn("epochs", self.loader(self.uri, env=none, worker=fresh))
+        shutil.rmtree(self.folder / ".aws")
+        self.refuse_strangers()
+        self.addCleanup(self.refuse_strangers, False)
+        self.error(self.uri, self.uri, "the store refuses this user", "AWS_ACCESS_KEY_ID")
+        self.error(self.uri, "the store refuses this user", env=none)
+
+    def refuse_strangers(self, refuse=True):
+        """moto knows no user, so it then refuses all."""
+        self.server.reset_auth(0 if refuse else 1 << 60)
+
+    def test_a_connection_that_breaks(self):
+        relay, env = self.relay(DTRAIN_STORE_TIMEOUT_S="1")
+        whole = self.loader(self.uri, env=env)
+        relay.break_after(2000, answers=2)
+        self.assertEqual(self.loader(self.uri, env=env), whole)
+        self.assertEqual(relay.cut, 0)
+        self.server.requests()
+        relay.break_after(2000)
+        self.error(self.uri, "/0.parquet: the store does not answer, or breaks off", "AWS_ENDPOINT_URL", env=env)
+        asked = [request for request in self.server.requests() if request.startswith("GET") and ".parquet" in request]
+        self.assertEqual(len(asked), 4)
+
+    def test_a_store_that_does_not_answer(self):
+        """Silent; closed; and Google's, closed. Each is waited for at the same time."""
+        relay, silent = self.relay(DTRAIN_STORE_TIMEOUT_S="1")
+        relay.hold()
+        closed = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
+                  "DTRAIN_STORE_TIMEOUT_S": "1"}
+        waits = [(self.uri, silent, "AWS_ENDPOINT_URL"), (self.uri, closed, "AWS_ENDPOINT_URL"),
+                 ("gs://clicks/day", closed, "STORAGE_EMULATOR_HOST")]
+        workers = [self.start_worker() for _ in waits]
+        for worker, (uri, env, _) in zip(workers, waits):
+            self.addCleanup(self.end_worker, worker)
+            self.tell(uri, env=env, worker=worker)
+        for worker, (uri, _, name) in zip(workers, waits):
+            self.refused(self.answer(worker), "data_error", f"{uri}: the store does not answer", name)
+
+    def test_an_object_that_changes(self):
+        """Between the footer and a row group: with the same size, so that the bytes may even be read."""
+        self.server.put_folder(self.set, "changing")
+        uri = self.server.uri("changing")
+        self.tell(uri, shuffle=False, prefetch=1, job={"wait": True})
+        self.assertEqual(self.answer(), {"ready": True})
+        other = self.folder / "other.parquet"
+        parquet.write_table(table(7, ROWS[0]), other, row_group_size=GROUP, compression="none")
+        self.assertEqual(other.stat().st_size, (self.set / "0.parquet").stat().st_size)
+        self.server.put("changing/0.parquet", other.read_bytes())
+        self.say("go")
+        self.refused(self.answer(), "data_error", "changing/0.parquet: it has changed while it was read")
+
+    def test_what_a_loader_cannot_do_there(self):
+        self.error(self.uri, "fully_executed is for files of this machine", kind="config_error", fully_executed=True,
+                   window=1 << 20)
+
+    def test_python(self):
+        """Beside pyarrow, which has S3 open in the same process, and with a thread that reads when the program ends."""
+        program = textwrap.dedent("""
+            import sys
+            import pyarrow.fs
+            import dtrain
+            here, there = (dtrain.ParquetLoader(paths, batch_size=64, columns=["id"]) for paths in sys.argv[1:])
+            pyarrow.fs.S3FileSystem(endpoint_override="127.0.0.1:1")
+            assert all((a["id"] == b["id"]).all() for a, b in zip(here, there, strict=True))
+            try:
+                dtrain.ParquetLoader("s3://nobody/x", batch_size=1)
+            except dtrain.DataError as error:
+                print(error)
+            next(iter(there))
+        """)
+        ended = subprocess.run([sys.executable, "-W", "ignore", "-c", program, self.set, self.uri], env=self.env,
+                               text=True, capture_output=True, timeout=DEADLINE_S)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        self.assertIn("there is no bucket 'nobody'", ended.stdout)
+
+    def preprocess(self, input, *words, **keys):
+        config = {"backend": {"cache_dir": str(self.folder / "cache")}, "dataset": {"input": input, **keys}}
+        (self.folder / "job.json").write_text(json.dumps(config))
+        ended = subprocess.run([DTRAIN, "preprocess", "--config=job.json", "--json", *words], cwd=self.folder,
+                               env=self.env, text=True, capture_output=True, timeout=DEADLINE_S)
+        return ended.returncode, (json.loads(ended.stdout) if ended.returncode == 0 else ended.stderr)
+
+    def test_preprocessing(self):
+        whole = table(0, 3000).select(["id", "a", "int"])
+        local = self.folder / "raw"
+        local.mkdir()
+        steps = [{"normalize": {"a": "zscore"}}]
+        for ending, write in (("parquet", lambda path: parquet.write_table(whole, path, row_group_size=1000)),
+                              ("csv", lambda path: pyarrow.csv.write_csv(whole, path)),
+                              ("arrow", lambda path: pyarrow.feather.write_feather(whole, path, chunksize=1000))):
+            write(local / f"a.{ending}")
+            self.server.put(f"raw/a.{ending}", (local / f"a.{ending}").read_bytes())
+            made = {}
+            for input in (str(local / f"*.{ending}"), self.server.uri(f"raw/*.{ending}")):
+                code, answer = self.preprocess(input, steps=steps)
+                self.assertEqual(code, 0, answer)
+                self.assertTrue(answer["built"])
+                made[input] = [path.read_bytes() for path in sorted(pathlib.Path(answer["folder"]).rglob("*.parquet"))]
+            first, second = made.values()
+            self.assertTrue(first)
+            self.assertEqual(first, second)
+        # It is found again, until the object changes.
+        self.assertFalse(self.preprocess(self.server.uri("raw/*.arrow"), steps=steps)[1]["built"])
+        self.server.put("raw/a.csv", b"id,a,int\n1,2,3\n")
+        self.assertTrue(self.preprocess(self.server.uri("raw/*.csv"), steps=steps)[1]["built"])
+
+    def test_preprocessing_that_fails(self):
+        code, said = self.preprocess(self.server.uri("none/*.csv"))
+        self.assertEqual(code, 1, said)
+        self.assertIn("s3://clicks/none/*.csv: no file matches this pattern", said)
+        code, said = self.preprocess(self.uri, inputs_by="content")
+        self.assertEqual(code, 2, said)
+        self.assertIn("size and time of change stand for the content", said)
+        left = os.listdir(self.folder / "cache") if (self.folder / "cache").exists() else []
+        self.assertEqual([name for name in left if "building" in name], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
