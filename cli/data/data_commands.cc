@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "cli/base/fail.h"
+#include "cli/base/own_file.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
 #include "cli/config/config_dataset.h"
@@ -23,6 +24,7 @@
 #include "cli/data/data_words.h"
 #include "cli/data/dataset_found.h"
 #include "cli/machine/file_facts.h"
+#include "cli/options/options.h"
 #include "cli/table/flags.h"
 #include "rendezvous/base/printable.h"
 
@@ -125,11 +127,18 @@ Result<std::string> recipe_file(const RawInput& input, const std::string& datase
   return usage_error("--recipe config: the config has no section `dataset`; name a recipe.json instead");
 }
 
+std::string path_of_dtrain() {
+  const auto self = own_file();
+  return self ? self->string() : "";
+}
+
 }  // namespace
 
 int preprocess_command(const std::vector<std::string>& words) {
-  const auto asked = parse_preprocess(words);
+  auto asked = parse_preprocess(words);
   if (!asked) return fail(asked.error());
+  const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
+  take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
   if (!said->request)
@@ -154,6 +163,7 @@ std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet
   if (!raw.credentials.empty()) host.store_credentials = raw.credentials;
   DataAsked asked;
   asked.request = dataset_request(quiet);
+  take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
   DatasetFound found;
   const std::string request = whole_request(asked, *raw.data, host.store_credentials);
   if (const auto code = find_entry("preprocess", request, becomes_another, found)) return code;
