@@ -38,6 +38,11 @@ struct ParquetLoaderOptions {
   // with a window of all rows.
   bool fully_executed = false;
 
+  // The ranks of a node read the files together: one reads, the others copy their rows from memory that it shares with
+  // them. It finds them by LOCAL_RANK, LOCAL_WORLD_SIZE and the job's name, as launchers set them. Where world_size is
+  // 1, and with columns whose rows differ in length, each rank reads by itself. The rows are the same either way.
+  bool one_reader = true;
+
   bool drop_last = false;
   int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
 

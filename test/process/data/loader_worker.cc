@@ -34,6 +34,7 @@ dtrain::ParquetLoaderOptions options_of(const Json& job) {
   options.drop_last = job.value("drop_last", false);
   options.prefetch = job.value("prefetch", 2);
   options.fully_executed = job.value("fully_executed", false);
+  options.one_reader = job.value("one_reader", true);
   return options;
 }
 
