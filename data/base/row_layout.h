@@ -35,6 +35,7 @@ struct Column {
   bool ragged = false;         // strings, binary, and lists: each row has as many values as it likes
 
   std::optional<double> fill = std::nullopt;  // in place of null values; a null string or list is then an empty one
+  std::string time = {};                      // of times: which kind, and in which unit the numbers are
 
   // In a row's fixed part.
   std::size_t bytes() const {

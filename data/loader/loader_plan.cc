@@ -50,7 +50,7 @@ std::vector<TensorColumns> tensors_of(const std::vector<Column>& found,
             fmt::format("dtrain: ParquetLoader: matrices: column '{}' of '{}' has lists or strings; name it in columns",
                         other.name, name));
       }
-      if (other.type != first.type) {
+      if (other.type != first.type || other.time != first.time) {
         throw ConfigError(
             fmt::format("dtrain: ParquetLoader: matrices: the columns '{}' and '{}' of '{}' have two types", first.name,
                         other.name, name));

@@ -47,7 +47,7 @@ void check_sources(const MixtureLoaderOptions& options) {
 std::string type_text(const TensorColumns& tensor) {
   constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
   const Column& column = tensor.columns[0];
-  std::string text = names[static_cast<std::size_t>(column.type)];
+  std::string text = column.time.empty() ? names[static_cast<std::size_t>(column.type)] : column.time;
   if (column.ragged) return text + " in rows of any length";
   text += " [rows";
   if (tensor.matrix) text += fmt::format(", {}", tensor.columns.size());

@@ -7,6 +7,7 @@
 
 #include "data/base/random_bits.h"
 #include "data/loader/loader_plan.h"
+#include "data/mixture/mixture_plan.h"
 #include "data/order/row_order.h"
 #include "dtrain/data_errors.h"
 
@@ -28,6 +29,12 @@ SourceReader::SourceReader(const ParquetLoaderOptions& options, std::string name
       seed_(options.seed),
       window_(window(options)) {
   check_fill(set_.columns(), options.fill);
+  if (options.fully_executed && window_ != RowOrder::whole_set && set_.is_remote()) {
+    refuse_mixture(fmt::format(
+        "fully_executed is for files of this machine, which stay in its memory once they are read; those of "
+        "source '{}' are in an object store. Leave it out, or copy the files here",
+        name_));
+  }
   if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options.paths[0]));
 }
 

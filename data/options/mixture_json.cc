@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& key, const Json& value, std::string_view wanted) {
+[[noreturn]] void refuse_value(const std::string& where, const std::string& key, const Json& value,
+                               std::string_view wanted) {
   throw ConfigError(
       one_line(fmt::format("dtrain: {}: {} is {}; it must be {}", where, key, value.dump().substr(0, 100), wanted)));
 }
@@ -37,18 +38,18 @@ ParquetLoaderOptions parquet_options(const std::string& where, const Json& objec
 }
 
 MixtureSource source_of(const std::string& where, Json object) {
-  if (!object.is_object()) refuse(where, "sources", object, "an array of objects");
+  if (!object.is_object()) refuse_value(where, "sources", object, "an array of objects");
   MixtureSource source;
   if (const Json name = taken(object, "name"); name.is_string()) {
     source.name = name.get<std::string>();
   } else {
-    refuse(where, "the name of a source", name, "a string");
+    refuse_value(where, "the name of a source", name, "a string");
   }
   const std::string of_source = fmt::format("{}: source '{}'", where, source.name);
   if (const Json weight = taken(object, "weight"); weight.is_number()) {
     source.weight = weight.get<double>();
   } else if (!weight.is_null()) {
-    refuse(of_source, "weight", weight, "a number");
+    refuse_value(of_source, "weight", weight, "a number");
   }
   for (const auto& entry : object.items()) {
     const std::string& key = entry.key();
@@ -71,7 +72,7 @@ MixtureEnd end_of(const std::string& where, const Json& value) {
   for (const auto& [name, end] : ends) {
     if (value == name) return end;
   }
-  refuse(where, "epoch_ends", value, R"("first", "all" or "never")");
+  refuse_value(where, "epoch_ends", value, R"("first", "all" or "never")");
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ void set_options(const std::string& where, const std::string& text, MixtureLoade
     options.sources.clear();
     for (const Json& source : sources) options.sources.push_back(source_of(where, source));
   } else if (!sources.is_null()) {
-    refuse(where, "sources", sources, "an array of objects");
+    refuse_value(where, "sources", sources, "an array of objects");
   }
   if (const Json ends = taken(object, "epoch_ends"); !ends.is_null()) options.epoch_ends = end_of(where, ends);
   if (object.contains("paths")) throw ConfigError(fmt::format("dtrain: {}: paths are those of the sources", where));

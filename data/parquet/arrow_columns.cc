@@ -1,6 +1,7 @@
 #include "data/parquet/arrow_columns.h"
 
 #include <arrow/array.h>
+#include <arrow/compute/cast.h>
 #include <arrow/util/float16.h>
 #include <fmt/format.h>
 
@@ -26,8 +27,14 @@ std::optional<ElementType> element_type(const arrow::DataType& type) {
     case arrow::Type::INT16:
       return ElementType::int16;
     case arrow::Type::INT32:
+    case arrow::Type::DATE32:
+    case arrow::Type::TIME32:
       return ElementType::int32;
     case arrow::Type::INT64:
+    case arrow::Type::DATE64:
+    case arrow::Type::TIME64:
+    case arrow::Type::TIMESTAMP:
+    case arrow::Type::DURATION:
       return ElementType::int64;
     case arrow::Type::HALF_FLOAT:
       return ElementType::float16;
@@ -172,10 +179,14 @@ bool is_text(const arrow::DataType& type) {
          type.id() == arrow::Type::LARGE_STRING || type.id() == arrow::Type::LARGE_BINARY;
 }
 
+const arrow::DataType& type_in_place(const arrow::DataType& type) {
+  return type.id() == arrow::Type::DICTIONARY ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type;
+}
+
 }  // namespace
 
 Column column_of(const std::string& where, const arrow::Field& field) {
-  const arrow::DataType& type = *field.type();
+  const arrow::DataType& type = type_in_place(*field.type());
   if (is_text(type)) return {field.name(), ElementType::uint8, 0, true};
   const arrow::DataType* of_values = value_type_of(type);
   const bool fixed = type.id() == arrow::Type::FIXED_SIZE_LIST;
@@ -184,10 +195,25 @@ Column column_of(const std::string& where, const arrow::Field& field) {
   if (!element || (fixed && list_size < 1)) {
     throw DataError(
         fmt::format("dtrain: {}: column '{}' is {}; columns can be bool, uint8, int8 to int64, float16 to float64, "
-                    "lists of these, strings and binary. Leave it out, or write it as one of these",
+                    "times, lists of these, strings and binary. Leave it out, or write it as one of these",
                     where, field.name(), type.ToString()));
   }
-  return {field.name(), *element, list_size, of_values != &type && !fixed};
+  const bool is_time = arrow::is_temporal(of_values->id());
+  return {.name = field.name(),
+          .type = *element,
+          .list_size = list_size,
+          .ragged = of_values != &type && !fixed,
+          .time = is_time ? of_values->ToString() : ""};
+}
+
+arrow::Result<std::shared_ptr<arrow::ChunkedArray>> without_dictionary(std::shared_ptr<arrow::ChunkedArray> array,
+                                                                       arrow::MemoryPool* pool) {
+  const arrow::DataType& type = *array->type();
+  if (type.id() != arrow::Type::DICTIONARY) return array;
+  arrow::compute::ExecContext context(pool);
+  const auto options = arrow::compute::CastOptions::Safe(static_cast<const arrow::DictionaryType&>(type).value_type());
+  ARROW_ASSIGN_OR_RAISE(const arrow::Datum in_place, arrow::compute::Cast(array, options, &context));
+  return in_place.chunked_array();
 }
 
 namespace {

@@ -1,6 +1,8 @@
 #pragma once
 // Arrow's columns as this library has them: their types, and their values side by side.
 #include <arrow/chunked_array.h>
+#include <arrow/memory_pool.h>
+#include <arrow/result.h>
 #include <arrow/type.h>
 
 #include <cstddef>
@@ -15,6 +17,10 @@ namespace dtrain::data {
 
 // Throws DataError, with `where`, if the column has a type that no tensor can have.
 Column column_of(const std::string& where, const arrow::Field& field);
+
+// A dictionary's rows with their values in place; other columns as they are.
+arrow::Result<std::shared_ptr<arrow::ChunkedArray>> without_dictionary(std::shared_ptr<arrow::ChunkedArray> array,
+                                                                       arrow::MemoryPool* pool);
 
 // What one row group has of a column.
 struct ColumnValues {

@@ -59,7 +59,7 @@ std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
 
 std::string type_text(const Column& column) {
   constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
-  const std::string name = names[static_cast<std::size_t>(column.type)];
+  const std::string name = column.time.empty() ? names[static_cast<std::size_t>(column.type)] : column.time;
   if (column.ragged) return fmt::format("rows of any number of {}", name);
   return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
 }
@@ -211,7 +211,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::a
     auto array = must_all(where, [&]() -> arrow::Result<std::shared_ptr<arrow::ChunkedArray>> {
       std::shared_ptr<arrow::ChunkedArray> read;
       ARROW_RETURN_NOT_OK(rows->Column(file.fields[i])->Read(&read));
-      return read;
+      return without_dictionary(std::move(read), pool_.get());
     });
     decoded->owned.push_back(values_of(name_of(group), columns_[i], decoded->rows, std::move(array)));
     decoded->columns.push_back(decoded->owned.back().span());

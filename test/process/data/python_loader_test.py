@@ -114,6 +114,44 @@ class PythonLoader(unittest.TestCase):
                            ({"f": float("nan")}, "'f' cannot have the value nan; give a finite number")):
             self.assertRaisesRegex(ValueError, words, self.loader, paths=path, columns=[], fill=bad)
 
+    def test_times_and_categories(self):
+        """Times are numbers of the unit that the file has; dictionaries have their values in place."""
+        numbers = [-(1 << 40) - 3, 0, None, 1 << 40]
+        times = {"s": pyarrow.timestamp("s"), "ms": pyarrow.timestamp("ms"), "us": pyarrow.timestamp("us", tz="UTC"),
+                 "ns": pyarrow.timestamp("ns"), "length": pyarrow.duration("us"), "clock": pyarrow.time64("ns"),
+                 "date": pyarrow.date32(), "short": pyarrow.time32("ms")}
+        columns = {name: pyarrow.array([n and n % 1000 for n in numbers] if name in ("date", "short", "clock")
+                                       else numbers, type) for name, type in times.items()}
+        columns["list"] = pyarrow.array([[1], [], None, [2, 3]], pyarrow.list_(pyarrow.timestamp("ms")))
+        columns["word"] = pyarrow.array(["one", "", None, "one"]).dictionary_encode()
+        columns["code"] = pyarrow.array([7, -1, None, 7], pyarrow.int16()).dictionary_encode()
+        path = self.folder / "times.parquet"
+        parquet.write_table(pyarrow.table(columns), path, row_group_size=3)
+        there, fill = parquet.read_table(path), {name: 5 for name in (*times, "list", "word", "code")}
+        for shuffle in (False, True):
+            batch = next(iter(self.loader(paths=path, columns=[], fill=fill, shuffle=shuffle, batch_size=4)))
+            order = [("one", "", None, "one").index(bytes(row.tolist()).decode() or "") for row in
+                     torch.nested.nested_tensor_from_jagged(batch["word"], batch["word.offsets"]).unbind()]
+            self.assertEqual(sorted(order), [0, 0, 1, 1])
+            for name, type in times.items():
+                narrow = pyarrow.types.is_date32(type) or pyarrow.types.is_time32(type)
+                self.assertEqual(batch[name].dtype, torch.int32 if narrow else torch.int64)
+                rows = there[name].cast(pyarrow.int32() if narrow else pyarrow.int64()).fill_null(5).to_pylist()
+                self.assertEqual(sorted(batch[name].tolist()), sorted(rows), name)
+                if not shuffle:
+                    self.assertEqual(batch[name].tolist(), rows, name)
+            self.assertEqual(batch["code"].dtype, torch.int16)
+            self.assertEqual(sorted(batch["code"].tolist()), [-1, 5, 7, 7])
+            self.assertEqual(sorted(batch["list"].tolist()), [1, 2, 3])
+        self.assertRaisesRegex(dtrain.DataError, "row group 0: column 'word' has 1 null values, the first in row 2",
+                               next, iter(self.loader(paths=path, columns=["word"])))
+        other = self.folder / "microseconds.parquet"
+        parquet.write_table(pyarrow.table({"ms": pyarrow.array([1], pyarrow.timestamp("us"))}), other)
+        self.assertRaisesRegex(dtrain.DataError, r"'ms' is timestamp\[us\], and in .* it is timestamp\[ms\]",
+                               self.loader, paths=[path, other], columns=["ms"])
+        self.assertRaisesRegex(ValueError, "'us' and 'ns' of 'x' have two types", self.loader, paths=path,
+                               columns=[], matrices={"x": ["us", "ns"]})
+
     def test_order_is_the_same_for_every_world_size(self):
         order = self.together(1, window_size_bytes=WINDOW)
         for world in (2, 3, 4):
