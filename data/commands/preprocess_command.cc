@@ -28,7 +28,7 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
 
 // Workers and other programs learn where the entry is by JSON, which has no other names.
 std::filesystem::path cache_to_name(const nlohmann::json& request) {
-  const std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
+  std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
   const nlohmann::json name = folder.string();
   const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (nlohmann::json::parse(shown) == name) return folder;
