@@ -24,6 +24,7 @@
 #include "cli/data/data_words.h"
 #include "cli/data/dataset_found.h"
 #include "cli/machine/file_facts.h"
+#include "cli/machine/host.h"
 #include "cli/options/options.h"
 #include "cli/table/flags.h"
 #include "rendezvous/base/printable.h"
@@ -42,7 +43,8 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   const std::string file = !asked.config.empty()                            ? asked.config
                            : variable != nullptr && asked.cache_dir.empty() ? variable
                                                                             : "";
-  if (file.empty()) return DataSaid();
+  const std::string given = take_store_credentials();
+  if (file.empty()) return DataSaid{std::nullopt, given};
   const auto text = text_file(file);
   if (!text) return usage_error(text.error().message).in(fmt::format("--config '{}'", printable(file)));
   auto config = read_config(*text, file);
@@ -50,7 +52,7 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   auto credentials = read_credentials(config->credentials, file, text_file, file_facts);
   if (!credentials) return credentials.error();
   for (const std::string& warning : credentials->warnings) say(warning);
-  return DataSaid{std::move(config->data), std::move(credentials->text)};
+  return DataSaid{std::move(config->data), credentials->text.empty() ? given : std::move(credentials->text)};
 }
 
 int end_as(int signal) {
