@@ -18,10 +18,11 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
+import node  # noqa: E402
 import page  # noqa: E402
 
 COLUMNS, FILES, GROUP, BATCH = 40, 4, 65536, 1024
-WINDOW = 20_000_000
+WINDOW, NODE_WINDOW = 20_000_000, 200_000_000
 MAKE = """
 import sys, numpy, pyarrow, pyarrow.parquet
 folder, rows, columns, files, group = sys.argv[1], *map(int, sys.argv[2:])
@@ -66,6 +67,27 @@ def measure(args, folder):
     return {name: [statistics.median(column) for column in zip(*lines)] for name, lines in runs.items()}
 
 
+def measure_node(args, folder):
+    """The median over the runs: for each number of ranks its seconds, bytes of memory and bytes read."""
+    program, package = os.path.join(args.build, "bin/node_bench"), os.path.join(os.path.abspath(args.build), "python")
+    runs = [node.measured(program, package, one_core, folder, COLUMNS, NODE_WINDOW, BATCH) for _ in range(args.runs)]
+    return {ranks: [statistics.median(column) for column in zip(*(run[ranks] for run in runs))] for ranks in runs[0]}
+
+
+def node_report(args, found):
+    (seconds, memory, read), (all_seconds, all_memory, all_read) = found[1], found[node.RANKS]
+    bars = [page.judged("memory of 8 ranks beside that of 1", all_memory / memory, "<=", 1.2, "times"),
+            page.judged("bytes that 8 ranks read beside those of 1", all_read / read, "<=", 1.1, "times"),
+            page.judged("processor time of 8 ranks beside that of 1", all_seconds / seconds, "<=", 1, "times")]
+    lines = ["| ranks | M rows/s of processor time | memory, MB | read, MB |", "|---:|---:|---:|---:|"]
+    for ranks, (seconds, memory, read) in found.items():
+        lines.append(f"| {ranks} | {args.rows / seconds / 1e6:.2f} | {memory / 1e6:.0f} | {read / 1e6:.0f} |")
+    about = (f"The same table with a window of {NODE_WINDOW // 10**6} MB: all ranks of a node together, beside one rank. "
+             "Memory is proportional: what processes share counts once. It has the batches of each rank and what Arrow "
+             "takes in each process:")
+    return "\n\n".join([page.bars_table(bars), about, "\n".join(lines)])
+
+
 def report(args, found):
     rate, first, resumed, memory = found["20 MB window"]
     row_wise = found["DataLoader, row by row, not shuffled"][0]
@@ -107,8 +129,10 @@ def main():
         subprocess.run([args.python, "-c", MAKE, folder, *map(str, [args.rows, COLUMNS, FILES, GROUP])], check=True)
         subprocess.run([args.peers, "-W", "ignore", HERE / "peers.py", "write-lance", folder], check=True,
                        stderr=subprocess.DEVNULL)
-        found = measure(args, folder)
-    text = f"## Parquet to batches\n\n{report(args, found)}\n\n{' '.join(facts)}"
+        found, on_node = measure(args, folder), measure_node(args, folder)
+    text = (f"## Parquet to batches\n\n{report(args, found)}\n\n### One reader a node\n\n{node_report(args, on_node)}"
+            f"\n\n{' '.join(facts)}")
+    found = {**found, **{f"{ranks} ranks of a node": figures for ranks, figures in on_node.items()}}
     page.put_out(args, "bench-data", "loader", text, found)
 
 
