@@ -19,6 +19,7 @@
 #include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
+#include "data/script/script_job.h"
 #include "data/source/input_files.h"
 #include "dtrain/data_errors.h"
 
@@ -86,11 +87,15 @@ std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const 
   });
 }
 
-RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::filesystem::path& folder, bool quiet) {
+RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::string>& files,
+                            const std::filesystem::path& folder, bool quiet) {
   return with_codes([&] {
+    dtrain::data::Recipe recipe = dtrain::data::parse_recipe(dtrain::data::without_script(text));
+    recipe.text = text;
+    recipe.input = files;
     RowsOfSplits rows;
     const dtrain::data::ProgressSink sink = progress_shown(quiet);
-    for (const auto& part : dtrain::data::process(dtrain::data::parse_recipe(text), folder, sink).parts)
+    for (const auto& part : dtrain::data::process(recipe, folder, sink).parts)
       rows[part.name] = static_cast<std::uint64_t>(part.rows);
     return rows;
   });

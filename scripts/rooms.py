@@ -67,7 +67,7 @@ ROOMS = {
         "nodes": "machine table",
         "options": "machine parse",
         "config": "machine options parse table",
-        "data": "config machine parse table",
+        "data": "config machine options parse table",
         "engines": "machine nodes options parse",
         "program": "children machine",
         "doctor": "children engines gpus machine nodes options parse program",
@@ -135,7 +135,8 @@ ROOMS = {
         "apply": "arrow process recipe rows source",
         "entry": "cache",
         "objects": "cache entry files",
-        "commands": "cache entry objects",
+        "script": "cache",
+        "commands": "cache entry objects script",
     },
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -63,10 +64,25 @@ struct ConfigDataset::Parts {
   DatasetJson lines = DatasetJson::object();
   std::string cache_dir{};
   std::string section{};  // where `dataset` stands
+  std::string processor = "native";
+  std::map<std::string, std::string> places{};  // of keys of `backend.processor`
   std::string idle{};
 
   Error wrong(const ConfigValue& value, const std::string& path, const std::string& what) const {
     return usage_error(what).in(place_in(file, value, path));
+  }
+  bool has_script() const { return processor != "native"; }
+  Result<void> check_processor() const {
+    constexpr const char* kWhose = "python, dask, modin or ray";
+    if (has_script() && !section.empty() && !dataset.contains("script"))
+      return usage_error(fmt::format("{}: script is missing: name the Python file with process()", places.at("type")));
+    for (const char* name : {"script", "num_workers"})
+      if (const auto place = places.find(name); !has_script() && place != places.end())
+        return usage_error(
+            fmt::format("{}: it is for a processor of type {}; this one is native", place->second, kWhose));
+    if (const auto workers = places.find("num_workers"); processor == "ray" && workers != places.end())
+      return usage_error(fmt::format("{}: Ray Data counts its workers itself; remove the key", workers->second));
+    return {};
   }
   void may_be_idle(const ConfigValue& value, const std::string& path) {
     if (idle.empty()) idle = place_in(file, value, path);
@@ -88,7 +104,10 @@ Result<void> ConfigDataset::take_key(const ConfigKey& key, const ConfigValue& va
   if (has_type(key, "array") && value.is_scalar()) json = DatasetJson::array({value.text});
   parts_->dataset[std::string(key.name)] = std::move(json);
   add_lines(value, fmt::format("{}.{}", key.section, key.name), parts_->lines);
-  if (key.section != "dataset") parts_->may_be_idle(value, path);
+  if (key.section != "dataset") {
+    parts_->may_be_idle(value, path);
+    parts_->places[std::string(key.name)] = place_in(parts_->file, value, path);
+  }
   return {};
 }
 
@@ -131,19 +150,18 @@ Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::
 }
 
 Result<void> ConfigDataset::take_processor(const ConfigValue& value, const std::string& path) {
-  if (!value.is_scalar()) return parts_->wrong(value, path, "expected one word: native");
+  if (!value.is_scalar()) return parts_->wrong(value, path, "expected one word, such as native");
   if (auto fine = one_of(value.text, split(kProcessorTypes, ',')); !fine)
     return parts_->wrong(value, path, fine.error().message);
-  if (value.text != "native")
-    return parts_->wrong(value, path,
-                         fmt::format("this version of dtrain has no processor {} yet; remove the key, or say native",
-                                     printable(value.text)));
+  parts_->processor = value.text;
+  parts_->places["type"] = place_in(parts_->file, value, path);
   parts_->may_be_idle(value, path);
   return {};
 }
 
-Result<std::optional<std::string>> ConfigDataset::request() const {
+Result<std::optional<std::string>> ConfigDataset::request(const std::string& engine) const {
   const Parts& parts = *parts_;
+  if (auto done = parts.check_processor(); !done) return done.error();
   if (parts.section.empty() && parts.cache_dir.empty()) return std::optional<std::string>();
   DatasetJson request = {{"file", parts.file}, {"cache_dir", parts.cache_dir}};
   if (!parts.section.empty()) {
@@ -151,6 +169,8 @@ Result<std::optional<std::string>> ConfigDataset::request() const {
       return usage_error(fmt::format("{}: input is missing: name the files to read", parts.section));
     request["dataset"] = parts.dataset;
     request["lines"] = parts.lines;
+    if (parts.has_script()) request["dataset"]["processor"] = parts.processor;
+    if (!engine.empty()) request["engine"] = engine;
   }
   return std::optional(request.dump(-1, ' ', false, DatasetJson::error_handler_t::replace));
 }

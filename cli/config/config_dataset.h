@@ -31,8 +31,8 @@ class ConfigDataset {
   Result<void> take_processor(const ConfigValue& value, const std::string& path);  // its type
 
   // data/commands/data_command.h says what is in it. Without a section `dataset` it has only what `dtrain cache`
-  // needs; nothing: the file says nothing of data.
-  Result<std::optional<std::string>> request() const;
+  // needs; nothing: the file says nothing of data. `engine`: of the file; empty: not said.
+  Result<std::optional<std::string>> request(const std::string& engine) const;
   bool is_in_store() const;  // whether the cache is in an object store
   // Where a key stands that has no effect. Empty: none.
   std::string idle_key() const;

@@ -37,7 +37,8 @@ class ConfigReader {
     if (auto done = agree_on_local_mode(); !done) return done.error();
     size_by_nodes(root);
     say_what_is_skipped();
-    auto data = data_.request();
+    const auto& engine = out_.values[static_cast<std::size_t>(FlagId::engine)];
+    auto data = data_.request(engine ? engine->text : "");
     if (!data) return data.error();
     out_.data = std::move(*data);
     return std::move(out_);

@@ -57,11 +57,11 @@ SchemaJson schema_of(const ConfigKey& key) {
   if (key.meaning == KeyMeaning::section || key.meaning == KeyMeaning::loader) schema = section_schema(path);
   schema["description"] = key.help;
   schema["type"] = schema_list(key.types, ' ');
-  if (key.meaning == KeyMeaning::processor) schema["enum"] = {"native", nullptr};
+  if (key.meaning == KeyMeaning::processor) schema["enum"] = schema_list(kProcessorTypes, ',');
   if (key.meaning == KeyMeaning::data && key.types.find("integer") != std::string_view::npos)
     schema["minimum"] = key.name == "seed" ? 0 : 1;
   if (key.meaning == KeyMeaning::engine) schema["enum"] = schema_list(kBackendTypes, ',');
-  if (key.meaning == KeyMeaning::engine) schema["enum"].push_back(nullptr);
+  if (schema.contains("enum")) schema["enum"].push_back(nullptr);
   return schema;
 }
 

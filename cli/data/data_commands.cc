@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "cli/base/fail.h"
+#include "cli/base/own_file.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
 #include "cli/config/config_dataset.h"
@@ -23,6 +24,8 @@
 #include "cli/data/data_words.h"
 #include "cli/data/dataset_found.h"
 #include "cli/machine/file_facts.h"
+#include "cli/machine/host.h"
+#include "cli/options/options.h"
 #include "cli/table/flags.h"
 #include "rendezvous/base/printable.h"
 
@@ -40,7 +43,8 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   const std::string file = !asked.config.empty()                            ? asked.config
                            : variable != nullptr && asked.cache_dir.empty() ? variable
                                                                             : "";
-  if (file.empty()) return DataSaid();
+  const std::string given = take_store_credentials();
+  if (file.empty()) return DataSaid{std::nullopt, given};
   const auto text = text_file(file);
   if (!text) return usage_error(text.error().message).in(fmt::format("--config '{}'", printable(file)));
   auto config = read_config(*text, file);
@@ -48,7 +52,7 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   auto credentials = read_credentials(config->credentials, file, text_file, file_facts);
   if (!credentials) return credentials.error();
   for (const std::string& warning : credentials->warnings) say(warning);
-  return DataSaid{std::move(config->data), std::move(credentials->text)};
+  return DataSaid{std::move(config->data), credentials->text.empty() ? given : std::move(credentials->text)};
 }
 
 int end_as(int signal) {
@@ -125,11 +129,18 @@ Result<std::string> recipe_file(const RawInput& input, const std::string& datase
   return usage_error("--recipe config: the config has no section `dataset`; name a recipe.json instead");
 }
 
+std::string path_of_dtrain() {
+  const auto self = own_file();
+  return self ? self->string() : "";
+}
+
 }  // namespace
 
 int preprocess_command(const std::vector<std::string>& words) {
-  const auto asked = parse_preprocess(words);
+  auto asked = parse_preprocess(words);
   if (!asked) return fail(asked.error());
+  const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
+  take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
   if (!said->request)
@@ -154,6 +165,7 @@ std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet
   if (!raw.credentials.empty()) host.store_credentials = raw.credentials;
   DataAsked asked;
   asked.request = dataset_request(quiet);
+  take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
   DatasetFound found;
   const std::string request = whole_request(asked, *raw.data, host.store_credentials);
   if (const auto code = find_entry("preprocess", request, becomes_another, found)) return code;

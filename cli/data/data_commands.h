@@ -10,7 +10,7 @@
 namespace dtrain::cli {
 
 // Builds or finds the data set of a config. Exit code: 0; 2 if the config or an input is wrong; 124 if another job has
-// built it for too long; 125 if it cannot be written; 127 without dtrain-data.
+// built it for too long; 125 if it cannot be written; 127 without dtrain-data; that of a script's job, if it fails.
 int preprocess_command(const std::vector<std::string>& words);
 
 // Exit code: 0; 1 if `verify` finds damage; 2, 125 and 127 as above.

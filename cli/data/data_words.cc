@@ -98,6 +98,13 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   return asked_of(*flags, request);
 }
 
+void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked) {
+  WordsJson request = WordsJson::parse(asked.request);
+  request["dtrain"] = dtrain;
+  if (!engine.empty()) request["engine"] = engine;
+  asked.request = request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
+}
+
 std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said,
                           const std::string& credentials) {
   WordsJson request = said ? WordsJson::parse(*said) : WordsJson::object();

@@ -37,17 +37,6 @@ std::optional<Result<JobSecret>> take_token() {
   return taken;
 }
 
-// A path stays where it is.
-std::string take_store_credentials() {
-  static std::string taken;  // as above
-  if (char* text = std::getenv(kStoreCredentials); text != nullptr && *text == '{') {
-    taken = text;
-    wipe(text, std::strlen(text));
-    unsetenv(kStoreCredentials);
-  }
-  return taken;
-}
-
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> env;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -105,6 +94,16 @@ std::string working_folder() {
 }
 
 }  // namespace
+
+std::string take_store_credentials() {
+  static std::string taken;  // the variable can be read only once
+  if (char* text = std::getenv(kStoreCredentials); text != nullptr && *text == '{') {
+    taken = text;
+    wipe(text, std::strlen(text));
+    unsetenv(kStoreCredentials);
+  }
+  return taken;
+}
 
 Host this_host() {
   Host host;

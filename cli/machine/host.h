@@ -110,6 +110,8 @@ inline std::string find_in_path(const std::string& name, const Host& host) {
 Host this_host();
 
 inline constexpr const char* kStoreCredentials = "DTRAIN_STORE_CREDENTIALS";
+// The text that is in this variable, out of this process's environment. A path stays there.
+std::string take_store_credentials();
 
 // munged's socket as the user names it; empty: the one that libmunge knows.
 inline std::string munge_socket(const Host& host) { return host.variable("DTRAIN_MUNGE_SOCKET"); }

@@ -232,7 +232,7 @@ constexpr Command kCommands[] = {
          "--config` does the same before the job starts. Prints the key, the rows, the files and the folder. Jobs that "
          "want the same data set at once build it once. Exits with 0, with 2 if FILE or an input is wrong, with 124 if "
          "another job has built it for too long, with 125 if the cache cannot be written, with 127 if dtrain-data is "
-         "not beside dtrain.",
+         "not beside dtrain, and with that of the processor's script if it fails, such as 1.",
      .flags = kPreprocessFlags,
      .once = true},
     {.id = CommandId::cache,

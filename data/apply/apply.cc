@@ -59,7 +59,7 @@ class Application {
     for_each_task(work_.partition_count(), work_.threads, [&](std::size_t partition) {
       const auto file = files_->file(0, partition);
       for (std::size_t unit = work_.partitions[partition]; unit < work_.partitions[partition + 1]; ++unit) {
-        file->add(rows_of(unit));
+        file->add(*rows_of(unit));
         tell();
       }
       file->close();
@@ -85,7 +85,7 @@ class Application {
                                                  field->name(), field->type()->ToString(), column.type_name));
   }
 
-  std::shared_ptr<arrow::Table> rows_of(std::size_t unit) const {
+  std::shared_ptr<arrow::RecordBatch> rows_of(std::size_t unit) const {
     Rows rows;
     rows.unit = unit;
     rows.slots = source_->read(unit, columns_);
@@ -97,7 +97,7 @@ class Application {
     for (const Operation* operation : scaled_) check_numbers(*operation, rows);
     arrow::ArrayVector columns;
     for (const OutputColumn& column : plan_.output) columns.push_back(rows.slots[column.slot]);
-    return arrow::Table::Make(arrow::schema(fields_), columns, rows.count());
+    return arrow::RecordBatch::Make(arrow::schema(fields_), rows.count(), columns);
   }
 
   // A model was trained on numbers alone in such a column.
@@ -123,7 +123,7 @@ class Application {
   const ProgressSink& progress_;
   const std::unique_ptr<Source> source_;
   const ProcessPlan plan_;
-  const double growth_;
+  const Growth growth_;
   const WorkPlan work_;
   const Operations operations_;
   std::vector<Known> known_;

@@ -67,6 +67,7 @@ CacheInput digest_file(const fs::path& path) {
 
 std::vector<CacheInput> cache_inputs(const std::vector<std::string>& files, InputsBy by) {
   std::vector<CacheInput> found;
+  found.reserve(files.size());
   for (const std::string& file : files) found.push_back({file, 0, 0, {}});
   return cache_inputs(found, by);
 }

@@ -18,8 +18,10 @@ namespace dtrain::data {
 struct Processor {
   // The files that `input` of a recipe means, in the order in which they are read.
   std::function<std::vector<std::string>(const nlohmann::json& recipe)> files;
-  // Into an empty folder: FOLDER/SPLIT/part-*.parquet. `input` is a list of those files.
-  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::filesystem::path& folder, bool quiet)> fill;
+  // Into an empty folder: FOLDER/SPLIT/part-*.parquet, of `files`: those, or what a script has made of them.
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
+                             const std::filesystem::path& folder, bool quiet)>
+      fill;
   // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
   std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
@@ -29,8 +31,10 @@ using OpenObjects =
     std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "quiet": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
-// With "fill": {"folder": "", "key": ""} it fills this empty folder, and asks no cache.
+//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray",
+//  "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
+// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). With "fill": {"folder": "", "key":
+// ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 
 // What a recipe.json makes of raw rows.

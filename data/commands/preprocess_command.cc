@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <optional>
 
 #include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
@@ -15,6 +17,8 @@
 #include "data/commands/request.h"
 #include "data/entry/build_child.h"
 #include "data/objects/build_object.h"
+#include "data/script/run_script.h"
+#include "data/script/script_job.h"
 
 namespace dtrain::data {
 namespace {
@@ -24,6 +28,21 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
   if (word == "mtime") return InputsBy::mtime;
   if (word == "content") return InputsBy::content;
   throw CacheError(kUsageCode, "dataset.inputs_by: expected mtime or content");
+}
+
+void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
+  std::vector<std::string> files;
+  for (const CacheInput& input : wanted.inputs) files.push_back(input.path);
+  for (const std::string& file : files)
+    if (is_store_uri(file))
+      throw CacheError(kUsageCode, fmt::format("dataset.input: {}: the processor {} reads files alone, and no object "
+                                               "stores yet",
+                                               file, job.type));
+  if (const auto other = not_parquet(wanted.recipe, files))
+    throw CacheError(kUsageCode,
+                     fmt::format("dataset.input: {}: the processor {} reads Parquet alone; let native write "
+                                 "Parquet first, in a data set of its own",
+                                 *other, job.type));
 }
 
 // Workers and other programs learn where the entry is by JSON, which has no other names.
@@ -70,10 +89,40 @@ void check_objects_unchanged(const Processor& processor, const nlohmann::json& r
   }
 }
 
+// Who makes the rows of what is read, in the child.
+struct Maker {
+  nlohmann::json recipe;
+  std::vector<std::string> files;
+  std::function<RowsOfSplits(const nlohmann::json&, const std::vector<std::string>&, const std::filesystem::path&,
+                             bool)>
+      fill;
+  std::optional<ScriptJob> job;
+  CacheInput script;
+  bool quiet = false;
+
+  // The script first, and then dtrain itself.
+  RowsOfSplits operator()(const std::filesystem::path& folder) const {
+    if (!job) return fill(recipe, files, folder, quiet);
+    RowsOfSplits rows;
+    fill_by_script(*job, files, folder, [&](const std::vector<std::string>& made, const std::filesystem::path& empty) {
+      rows = fill(recipe, made, empty, quiet);
+    });
+    check_unchanged({script});
+    return rows;
+  }
+};
+
+Maker maker_of(const EntryWanted& wanted, const Processor& processor, bool quiet) {
+  Maker maker{wanted.recipe, {}, processor.fill, {}, {}, quiet};
+  for (const CacheInput& input : wanted.inputs) maker.files.push_back(input.path);
+  return maker;
+}
+
 // What is built is what was hashed: the recipe names each file.
 EntryWanted entry_wanted(const nlohmann::json& request, const Processor& processor) {
   EntryWanted wanted;
-  wanted.recipe = request.at("dataset");
+  std::optional<ScriptJob> job = script_job_of(request);
+  wanted.recipe = without_script(request.at("dataset"));
   const InputsBy by = inputs_by(wanted.recipe);
   wanted.recipe.erase("inputs_by");
   const bool in_store = is_in_store(wanted.recipe);
@@ -81,13 +130,23 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
                            : cache_inputs(processor.files(wanted.recipe), by);
   wanted.recipe["input"] = nlohmann::json::array();
   for (const CacheInput& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
+  CacheInput script;
+  if (job) {
+    check_input_of_script(*job, wanted);
+    script = script_file(*job);
+    job->script = script.path;
+    wanted.recipe["processor"] = key_of_script(*job, script.sha256);
+  }
   if (request.contains("threads")) wanted.recipe["threads"] = request["threads"];
   wanted.key = cache_key(wanted.recipe, wanted.inputs);
   wanted.patience.most = std::chrono::seconds(request.value("wait_s", 3600));
-  wanted.build = [recipe = wanted.recipe, inputs = wanted.inputs, in_store, quiet = request.value("quiet", false),
+  Maker maker = maker_of(wanted, processor, request.value("quiet", false));
+  maker.job = std::move(job);
+  maker.script = std::move(script);
+  wanted.build = [maker = std::move(maker), inputs = wanted.inputs, in_store,
                   &processor](const std::filesystem::path& folder) {
-    RowsOfSplits rows = processor.fill(recipe, folder, quiet);
-    if (in_store) check_objects_unchanged(processor, recipe, inputs);
+    RowsOfSplits rows = maker(folder);
+    if (in_store) check_objects_unchanged(processor, maker.recipe, inputs);
     return rows;
   };
   wanted.say = say_unless(request);

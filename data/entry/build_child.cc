@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <system_error>
@@ -24,6 +25,8 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::size_t kMostWords = 4096;  // what a pipe takes at once
+constexpr std::chrono::seconds kOrphanPatience{30};
+constexpr std::chrono::milliseconds kOrphanLook{1000};
 
 // The child's last words: its exit code says what they are.
 [[noreturn]] void leave_with(int words_to, int code, std::string text) {
@@ -59,14 +62,18 @@ std::string words_of_child(int from) {
   return text;
 }
 
-// Killed, if nobody has waited for it.
+// Killed, if nobody has waited for it. What it has started (a job that runs a script) is asked to end when it dies, and
+// is then a child of this process: who clears the folder away must not do it while somebody writes there.
 class Child {
  public:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(pid_t pid, const StopSignals& signals) : pid_(pid), signals_(signals) {}
   ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+    const auto until = std::chrono::steady_clock::now() + kOrphanPatience;
+    while (has_orphans() && std::chrono::steady_clock::now() < until) signals_.wait_for_child(kOrphanLook);
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -79,7 +86,15 @@ class Child {
   }
 
  private:
+  static bool has_orphans() {
+    pid_t ended = 0;
+    do ended = ::waitpid(-1, nullptr, WNOHANG);
+    while (ended > 0);
+    return ended == 0;
+  }
+
   pid_t pid_;
+  const StopSignals& signals_;
 };
 
 // `doing`: what the child was for.
@@ -138,7 +153,8 @@ void run_in_child(const std::function<void()>& work, const std::function<void()>
     signals.restore();
     work();
   };
-  Child child(forked(with_signals, words.write_end.get()));
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  Child child(forked(with_signals, words.write_end.get()), signals);
   int status = 0;
   while (!child.has_ended(status))
     if (signals.wait(kBeatEvery) == StopSignals::Woke::time) beat();

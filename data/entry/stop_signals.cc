@@ -8,6 +8,14 @@
 #include "data/cache/cache_error.h"
 
 namespace dtrain::data {
+namespace {
+
+timespec as_timespec(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
+}
+
+}  // namespace
 
 StopSignals::StopSignals() {
   ::sigemptyset(&waited_);
@@ -26,12 +34,19 @@ StopSignals::~StopSignals() { restore(); }
 void StopSignals::restore() const { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 StopSignals::Woke StopSignals::wait(std::chrono::milliseconds most) const {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
-  const timespec left = {seconds.count(), std::chrono::nanoseconds(most - seconds).count()};
+  const timespec left = as_timespec(most);
   const int came = ::sigtimedwait(&waited_, nullptr, &left);
   if (came == SIGCHLD) return Woke::child;
   if (came > 0) throw Interrupted{came};
   return Woke::time;
+}
+
+void StopSignals::wait_for_child(std::chrono::milliseconds most) const {
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  const timespec left = as_timespec(most);
+  ::sigtimedwait(&child, nullptr, &left);
 }
 
 void end_by(int signal) {

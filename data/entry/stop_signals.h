@@ -18,6 +18,8 @@ class StopSignals {
   enum class Woke { time, child };
   // Throws Interrupted.
   Woke wait(std::chrono::milliseconds most) const;
+  // Until a child has ended. Signals that ask this process to end wait.
+  void wait_for_child(std::chrono::milliseconds most) const;
   // As it was before, for a child.
   void restore() const;
 

@@ -80,6 +80,7 @@ std::vector<DataFile> local_files(const std::string& word, const FilesWanted& wa
     paths = local_pattern(word);
   }
   std::vector<DataFile> files;
+  files.reserve(paths.size());
   for (const std::string& path : paths) files.push_back(local_file(path));
   return files;
 }

@@ -12,9 +12,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <mutex>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/files/aws_profile.h"
 #include "data/files/store_errors.h"
 
 namespace dtrain::data {
@@ -111,12 +113,33 @@ bool may_have_s3_credentials() {
   return is_there(home() / ".aws/credentials") || is_there(home() / ".aws/config") || is_machine_of("Amazon");
 }
 
+std::string text_of_file(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string variable_or(const char* name, const std::string& otherwise) {
+  return is_set(name) ? std::getenv(name) : otherwise;
+}
+
+std::map<std::string, std::string> own_profile() {
+  const std::string name = variable_or("AWS_PROFILE", "default");
+  auto profile = aws_profile(
+      text_of_file(variable_or("AWS_SHARED_CREDENTIALS_FILE", (home() / ".aws/credentials").string())), name);
+  profile.merge(aws_profile(text_of_file(variable_or("AWS_CONFIG_FILE", (home() / ".aws/config").string())), name));
+  return profile;
+}
+
 FileSystem s3(const std::string& where, const StoreUri& uri, const StoreOptions& given) {
   begin_s3(where);
   arrow::fs::S3Options options;
+  auto profile = own_profile();
   if (!given.of("AWS_ACCESS_KEY_ID").empty())
     options.ConfigureAccessKey(given.of("AWS_ACCESS_KEY_ID"), given.of("AWS_SECRET_ACCESS_KEY"),
                                given.of("AWS_SESSION_TOKEN"));
+  else if (!profile["aws_access_key_id"].empty() && !profile["aws_secret_access_key"].empty())
+    options.ConfigureAccessKey(profile["aws_access_key_id"], profile["aws_secret_access_key"],
+                               profile["aws_session_token"]);
   else if (may_have_s3_credentials())
     options.ConfigureDefaultCredentials();
   else
@@ -124,7 +147,7 @@ FileSystem s3(const std::string& where, const StoreUri& uri, const StoreOptions&
   options.connect_timeout = options.request_timeout = given.timeout_s();
   options.retry_strategy = std::make_shared<Retries>();
   options.tls_ca_file_path = authorities(given);
-  options.region = given.of("AWS_REGION");
+  options.region = given.of("AWS_REGION").empty() ? profile["region"] : given.of("AWS_REGION");
   if (const std::string& url = given.of("AWS_ENDPOINT_URL"); !url.empty()) {
     const Endpoint endpoint = endpoint_of("AWS_ENDPOINT_URL", url);
     options.scheme = endpoint.scheme;
@@ -148,8 +171,7 @@ FileSystem gcs(const std::string& where, const StoreOptions& given) {
   must(where, arrow::fs::Initialize({.tls_ca_file_path = authorities(given), .tls_ca_dir_path = ""}));
   auto options = arrow::fs::GcsOptions::Anonymous();
   if (!key.empty()) {
-    std::ifstream file(key);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = text_of_file(key);
     if (text.empty()) fail_at("GOOGLE_APPLICATION_CREDENTIALS", fmt::format("{} cannot be read, or is empty", key));
     options = arrow::fs::GcsOptions::FromServiceAccountCredentials(text);
   } else if (emulator.empty() &&

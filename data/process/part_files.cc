@@ -1,6 +1,7 @@
 #include "data/process/part_files.h"
 
 #include <arrow/io/file.h>
+#include <arrow/memory_pool.h>
 #include <arrow/type_traits.h>
 #include <fmt/format.h>
 #include <parquet/arrow/writer.h>
@@ -20,14 +21,16 @@ namespace fs = std::filesystem;
 
 // Floats of training data hardly repeat or compress, and are read in each epoch. Small integers take four bytes without
 // a dictionary. Texts repeat.
-std::shared_ptr<parquet::WriterProperties> properties_of(const arrow::Schema& schema) {
+std::shared_ptr<parquet::WriterProperties> properties_of(const arrow::Schema& schema, std::int64_t group_rows) {
   parquet::WriterProperties::Builder properties;
-  properties.disable_statistics()->compression(parquet::Compression::UNCOMPRESSED);
+  // Buffers of the encoder grow step by step. Arrow's own pool would keep what they were before: 20 MB for each thread.
+  properties.memory_pool(arrow::system_memory_pool());
+  properties.disable_statistics()->compression(parquet::Compression::UNCOMPRESSED)->max_row_group_length(group_rows);
   for (const auto& field : schema.fields()) {
     const bool list = field->type()->id() == arrow::Type::FIXED_SIZE_LIST;
     const auto type = list ? static_cast<const arrow::FixedSizeListType&>(*field->type()).value_type() : field->type();
     // one_hot: its values take four bytes each until their page is full, and a bit after it.
-    if (list && type->id() == arrow::Type::UINT8) properties.data_pagesize(std::int64_t{64} << 10);
+    if (list && type->id() == arrow::Type::UINT8) properties.data_pagesize(std::int64_t{8} << 10);
     if (arrow::is_floating(type->id()))
       properties.disable_dictionary(list ? field->name() + ".list.element" : field->name());
     if (arrow::is_base_binary_like(type->id())) properties.compression(field->name(), parquet::Compression::ZSTD);
@@ -35,10 +38,24 @@ std::shared_ptr<parquet::WriterProperties> properties_of(const arrow::Schema& sc
   return properties.build();
 }
 
+// A list of one_hot has a value of each place, and each is 13 bytes while it is encoded: the value, the same in four
+// bytes, its number in the dictionary, and two levels. A slice has all of them at once.
+std::int64_t rows_of_slice(const arrow::Schema& schema) {
+  constexpr std::int64_t kValues = 1 << 15;
+  std::int64_t widest = 1;
+  for (const auto& field : schema.fields())
+    if (field->type()->id() == arrow::Type::FIXED_SIZE_LIST)
+      widest = std::max<std::int64_t>(widest, static_cast<const arrow::FixedSizeListType&>(*field->type()).list_size());
+  return std::max<std::int64_t>(1, kValues / widest);
+}
+
 }  // namespace
 
 PartFile::PartFile(fs::path path, std::shared_ptr<arrow::Schema> schema, std::int64_t group_rows)
-    : path_(std::move(path)), schema_(std::move(schema)), group_rows_(group_rows) {}
+    : path_(std::move(path)),
+      schema_(std::move(schema)),
+      group_rows_(group_rows),
+      rows_at_once_(rows_of_slice(*schema_)) {}
 
 PartFile::~PartFile() = default;
 
@@ -47,30 +64,20 @@ void PartFile::open() {
     ARROW_ASSIGN_OR_RAISE(out_, arrow::io::FileOutputStream::Open(path_.string()));
     // The schema is stored, too: Parquet itself does not know the length of lists.
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
-    return parquet::arrow::FileWriter::Open(*schema_, arrow::default_memory_pool(), out_, properties_of(*schema_),
-                                            arrow_properties);
+    return parquet::arrow::FileWriter::Open(*schema_, arrow::system_memory_pool(), out_,
+                                            properties_of(*schema_, group_rows_), arrow_properties);
   });
 }
 
-void PartFile::write(const std::shared_ptr<arrow::Table>& rows) {
+void PartFile::add(const arrow::RecordBatch& rows) {
+  if (rows.num_rows() == 0) return;
+  rows_ += rows.num_rows();
   if (!writer_) open();
-  must_all(path_.string(), [&]() -> arrow::Result<bool> {
-    ARROW_RETURN_NOT_OK(writer_->WriteTable(*rows, group_rows_));
-    return true;
-  });
-}
-
-void PartFile::add(const std::shared_ptr<arrow::Table>& rows) {
-  if (rows->num_rows() == 0) return;
-  rows_ += rows->num_rows();
-  auto all = waiting_ ? must(path_.string(), arrow::ConcatenateTables({waiting_, rows})) : rows;
-  const std::int64_t whole = all->num_rows() / group_rows_ * group_rows_;
-  if (whole > 0) write(all->Slice(0, whole));
-  waiting_ = whole < all->num_rows() ? all->Slice(whole) : nullptr;
+  for (std::int64_t row = 0; row < rows.num_rows(); row += rows_at_once_)
+    must(path_.string(), writer_->WriteRecordBatch(*rows.Slice(row, rows_at_once_)));
 }
 
 void PartFile::close(bool empty) {
-  if (waiting_) write(std::exchange(waiting_, nullptr));
   if (!writer_ && empty) open();
   if (!writer_) return;
   must_all(path_.string(), [&]() -> arrow::Result<bool> {

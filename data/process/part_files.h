@@ -1,6 +1,6 @@
 #pragma once
 // The Parquet files of the parts of a split, written by many threads.
-#include <arrow/table.h>
+#include <arrow/record_batch.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,19 +25,18 @@ class PartFile {
   PartFile(std::filesystem::path path, std::shared_ptr<arrow::Schema> schema, std::int64_t group_rows);
   ~PartFile();
   // The file is made when the first rows come.
-  void add(const std::shared_ptr<arrow::Table>& rows);
-  // Writes what waits for a full row group. `empty`: the file is to be there without rows, too.
+  void add(const arrow::RecordBatch& rows);
+  // `empty`: the file is to be there without rows, too.
   void close(bool empty = false);
   std::int64_t rows() const { return rows_; }
 
  private:
   void open();
-  void write(const std::shared_ptr<arrow::Table>& rows);
 
   const std::filesystem::path path_;
   const std::shared_ptr<arrow::Schema> schema_;
   const std::int64_t group_rows_;
-  std::shared_ptr<arrow::Table> waiting_;
+  const std::int64_t rows_at_once_;
   std::shared_ptr<arrow::io::OutputStream> out_;
   std::unique_ptr<parquet::arrow::FileWriter> writer_;
   std::int64_t rows_ = 0;

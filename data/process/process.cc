@@ -56,7 +56,8 @@ class Job {
     for (const auto& [name, share] : recipe.split.shares) names.push_back(name);
     const std::uint32_t most = recipe.shuffle ? UINT32_MAX : 1;
     std::uint32_t first = 0;
-    const auto bytes = static_cast<std::int64_t>(static_cast<double>(source_->bytes()) * growth_);
+    std::int64_t bytes = 0;
+    for (std::size_t unit = 0; unit < source_->units().size(); ++unit) bytes += bytes_in_work(*source_, unit, growth_);
     for (const std::uint32_t count : bucket_counts(recipe.split.shares, bytes, work_.block_bytes)) {
       buckets_.push_back({first, std::min(count, most)});
       first += buckets_.back().count;
@@ -140,7 +141,7 @@ class Job {
       for (std::size_t part = 0; part < parts; begin = sorted.ends[part++]) {
         auto slice = sorted.rows->Slice(begin, sorted.ends[part] - begin);
         if (slice->num_rows() < sorted.rows->num_rows()) slice = copied("rows", *slice);  // a few may wait for long
-        files[part]->add(must("rows", arrow::Table::FromRecordBatches({slice})));
+        files[part]->add(*slice);
       }
     };
     for_partitions(plan_.passes - 1, "writing", visit, [&](std::size_t partition) {
@@ -218,7 +219,7 @@ class Job {
     const auto rows = joined("rows", batches);
     batches.clear();
     const auto file = files_->file(part, number);
-    file->add(must("rows", arrow::Table::FromRecordBatches({ordered("rows", *rows)})));
+    file->add(*ordered("rows", *rows));
     file->close();
     files_->closed(part, number, file->rows());
   }
@@ -264,7 +265,7 @@ class Job {
   const std::unique_ptr<Source> source_;
   const ProcessPlan plan_;
   const std::int64_t memory_;
-  const double growth_;
+  const Growth growth_;
   const WorkPlan work_;
   const Operations operations_;
   BatchStore store_;

@@ -16,11 +16,11 @@ std::int64_t memory_limit(const Recipe& recipe) {
   return static_cast<std::int64_t>(std::max(kept::available_memory().value_or(kUnknown) / 4, kLeast));
 }
 
-std::int64_t bytes_in_work(const Source& source, std::size_t unit, double growth) {
-  return static_cast<std::int64_t>(static_cast<double>(source.units()[unit].bytes) * growth);
+std::int64_t bytes_in_work(const Source& source, std::size_t unit, const Growth& growth) {
+  return growth.bytes(source.units()[unit].bytes, source.units()[unit].rows);
 }
 
-WorkPlan work_of(const Recipe& recipe, const Source& source, double growth, std::int64_t memory) {
+WorkPlan work_of(const Recipe& recipe, const Source& source, const Growth& growth, std::int64_t memory) {
   WorkFacts facts;
   facts.memory_bytes = memory;
   facts.parallelism = recipe.parallelism;
@@ -33,7 +33,7 @@ WorkPlan work_of(const Recipe& recipe, const Source& source, double growth, std:
           fmt::format("from here {} MB must be read at once{}, and the memory limit of {} MB allows an eighth of it; "
                       "raise backend.processor.memory_limit_bytes, or write the file with smaller row groups",
                       source.units()[unit].bytes / 1'000'000,
-                      growth > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
+                      growth.times > 1 ? fmt::format(" and become {} MB", bytes / 1'000'000) : "", memory / 1'000'000));
     facts.unit_bytes.push_back(bytes);
   }
   return plan_work(facts);

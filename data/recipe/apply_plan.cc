@@ -65,6 +65,8 @@ std::optional<Operation> cast_to_then(const SourceColumn& then, const SourceColu
 
 CarriedOut parse_carried_out(const nlohmann::json& json, const std::string& file) {
   try {
+    if (json.at("recipe").contains("processor"))
+      throw RecipeError(file, "a script (backend.processor) has gone first, which is not applied to raw rows yet");
     CarriedOut then{parse_recipe(json.at("recipe")), {}, columns_in(json.at("columns")), json.at("statistics")};
     if (json.contains("input")) then.input = columns_in(json.at("input"));
     return then;

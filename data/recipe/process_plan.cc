@@ -225,7 +225,11 @@ std::vector<bool> ProcessPlan::slots_of_pass(int pass) const {
   return needed;
 }
 
-double growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns) {
+std::int64_t Growth::bytes(std::int64_t unit_bytes, std::int64_t rows) const {
+  return std::max(static_cast<std::int64_t>(static_cast<double>(unit_bytes) * times), rows * row_bytes);
+}
+
+Growth growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns) {
   constexpr std::int64_t kTextBytes = 16;  // texts, and what else has no fixed size: a guess
   constexpr std::int64_t kBeside = 12;     // a row's number and its key
   const auto bytes_of = [](ColumnType type) { return type < ColumnType::text ? value_bytes(type) : kTextBytes; };
@@ -239,7 +243,8 @@ double growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& colum
         bytes = of->size + 1;
     after += bytes;
   }
-  return std::max(1.0, static_cast<double>(after) / static_cast<double>(before));
+  if (after <= before) return {};
+  return {static_cast<double>(after) / static_cast<double>(before), after};
 }
 
 ProcessPlan plan_process(const Recipe& recipe, const std::vector<SourceColumn>& columns) {

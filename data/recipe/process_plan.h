@@ -11,6 +11,7 @@
 //
 // Names are gone here: a slot is a column from the file to the output, whatever it is called on the way.
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -53,8 +54,16 @@ struct ProcessPlan {
   std::vector<bool> slots_of_pass(int pass) const;
 };
 
-// How many times as large the rows become, about, and at least 1: casts and one_hot make them wider.
-double growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns);
+// How much casts and one_hot widen the rows, about.
+struct Growth {
+  double times = 1;            // at least 1
+  std::int64_t row_bytes = 0;  // of a row that becomes wider, in the end; else 0
+
+  // Of a unit's rows at their widest. `rows`: 0 if nobody knows. Texts that repeat take little in a file of Parquet's,
+  // and a list that is made of one as much as any other.
+  std::int64_t bytes(std::int64_t unit_bytes, std::int64_t rows) const;
+};
+Growth growth_of(const ProcessPlan& plan, const std::vector<SourceColumn>& columns);
 
 // Throws RecipeError: a column is missing, or has a type that a step cannot use.
 ProcessPlan plan_process(const Recipe& recipe, const std::vector<SourceColumn>& columns);

@@ -132,7 +132,7 @@ class ParquetSource : public Source {
       if (rows < 0 || rows > UINT32_MAX) fail_at(path, fmt::format("row group {} has {} rows", group, rows));
       if (rows == 0) continue;
       const std::int64_t bytes = std::max(facts->total_byte_size(), rows * row_bytes) + rows * kBeside;
-      units_.push_back({files_.size() - 1, group, group + 1, bytes});
+      units_.push_back({files_.size() - 1, group, group + 1, bytes, rows});
       rows_.push_back(rows);
     }
   }

@@ -24,6 +24,7 @@ struct Unit {
   std::size_t file = 0;
   std::int64_t begin = 0, end = 0;  // bytes of a text file; of others begin is the number of the row group or batch
   std::int64_t bytes = 0;           // decoded, about
+  std::int64_t rows = 0;            // 0: only who reads it knows
 };
 
 class Source {

@@ -1,10 +1,12 @@
 """python -m dtrain_data KIND SCRIPT INPUT OUTPUT [ARGUMENT...]: a worker of `dtrain predict` (KIND predict) and of the
-processors python (KIND process), dask and modin (hosted.py).
+processors python (KIND process), dask, modin and ray (hosted.py).
 
 SCRIPT has a function of this name, which is called once for each row group of INPUT with a pyarrow.Table. It returns a
 pyarrow.Table or RecordBatch, a DataFrame of pandas, or a dict of columns (arrays of numpy, tensors, lists): predict() a
 row for each row of the table, process() as many as it likes. The results are files of the folder OUTPUT; see parts.py
 and docs/predict.md."""
+import contextlib
+import hashlib
 import os
 import runpy
 import signal
@@ -118,13 +120,26 @@ def main(kind, script, source, folder, *arguments):
     return None
 
 
+def refusal_file(folder):
+    """There once a worker of this job has said what the user must do: starting again does not help."""
+    job = hashlib.sha256(os.environ.get("TORCHELASTIC_RUN_ID", "").encode()).hexdigest()[:16]
+    return os.path.join(folder, ".dtrain", f"refused-{job}")
+
+
 if __name__ == "__main__":
+    words = sys.argv[1:]
     try:
-        if len(sys.argv) < 5 or sys.argv[1] not in (*ROW_FOR_ROW, *hosted.RESULTS):
-            raise Refused("usage: python -m dtrain_data predict|process|dask|modin SCRIPT INPUT OUTPUT [ARGUMENT...]")
-        main(*sys.argv[1:])
+        if len(words) < 4 or words[0] not in (*ROW_FOR_ROW, *hosted.RESULTS):
+            raise Refused("usage: python -m dtrain_data predict|process|dask|modin|ray SCRIPT INPUT OUTPUT "
+                          "[ARGUMENT...]")
+        if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and os.path.exists(refusal_file(words[3])):
+            sys.exit(1)
+        main(*words)
     except Refused as refused:
         say(str(refused))
+        if len(words) > 3:
+            with contextlib.suppress(OSError), open(refusal_file(words[3]), "w"):
+                pass
         sys.exit(1)
     except OSError as error:
         traceback.print_exc()

@@ -2,16 +2,16 @@
 
     dask    SCRIPT's process(frame) gets a dask.dataframe of INPUT, and returns one
     modin   SCRIPT's process(frame) gets a modin.pandas.DataFrame of INPUT, and returns one
+    ray     SCRIPT's process(dataset) gets a ray.data.Dataset of INPUT, and returns one (ray_data.py)
 
-Rank 0 runs the scheduler, a worker, and the script, in a process each. Each other rank is a worker. OUTPUT/.dtrain,
-which all nodes see, has the scheduler's address and the certificate with which all connections are encrypted: a
-scheduler executes what it is sent, so only who can read that folder may talk to it. Files get into OUTPUT when all of
-the result is written.
+Of Dask, rank 0 runs the scheduler, a worker, and the script, in a process each. Each other rank is a worker.
+OUTPUT/.dtrain, which all nodes see, has the scheduler's address and the certificate with which all connections are
+encrypted: a scheduler executes what it is sent, so only who can read that folder may talk to it. Files get into OUTPUT
+when all of the result is written.
 """
 import contextlib
 import hashlib
 import importlib.util
-import json
 import logging
 import os
 import select
@@ -19,11 +19,15 @@ import shutil
 import subprocess
 import sys
 
-from .parts import Refused, input_files, link_once, sync, sync_folder
+from pyarrow import parquet
+
+from .parts import GROUP_ROWS, Refused, input_files, link_once, one_line, setting, sync, sync_folder
+from .ray_data import ray_result
 
 DEADLINE = 120  # seconds, until all ranks have a worker
-PACKAGES = {"dask": ("dask", "distributed", "pandas"), "modin": ("modin", "distributed")}
-PIP = {"dask": "'dask[dataframe,distributed]'", "modin": "'modin[dask]'"}
+PACKAGES = {"dask": ("dask", "distributed", "pandas"), "modin": ("modin", "distributed"),
+            "ray": ("ray", "pandas", "numpy")}
+PIP = {"dask": "'dask[dataframe,distributed]'", "modin": "'modin[dask]'", "ray": "'ray[data]'"}
 
 
 def check_packages(kind):
@@ -32,18 +36,75 @@ def check_packages(kind):
             raise Refused(f"{sys.executable} has no {package}; pip install {PIP[kind]}")
 
 
+class Attempt:
+    """One start of the job's ranks, and where its result is written until it is whole."""
+
+    def __init__(self, folder):
+        job = "-".join(os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT"))
+        self.name = hashlib.sha256(job.encode()).hexdigest()[:16] + "."
+        self.restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        self.size = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.folder = folder
+        self.work = os.path.join(folder, ".dtrain")
+
+    def is_done(self):
+        if self.restarts > 0 and os.path.exists(os.path.join(self.folder, "_SUCCESS")):
+            return True  # of this job: a rank died when all was done
+        there = os.listdir(self.folder) if os.path.isdir(self.folder) else []
+        found = sorted(name for name in there if name != ".dtrain")
+        if found:
+            raise Refused(f"{self.folder}: has files already ({found[0]}); choose another folder")
+        return False
+
+    def make_work_folder(self):
+        os.makedirs(self.work, mode=0o700, exist_ok=True)
+
+    def remove_what_others_left(self):
+        for name in os.listdir(self.work):
+            if self.name not in name:
+                path = os.path.join(self.work, name)
+                shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+
+    @contextlib.contextmanager
+    def result(self):
+        """A folder for the files of the result, in the order of their names. They are OUTPUT's at the block's end."""
+        self.make_work_folder()
+        self.remove_what_others_left()
+        new = os.path.join(self.work, f"new-{self.name}d")
+        yield new
+        written = [os.path.join(new, name) for name in sorted(os.listdir(new)) if name.endswith(".parquet")]
+        check_columns(written)
+        for number, path in enumerate(written):
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+            os.rename(path, os.path.join(self.folder, f"part-{number:05d}.parquet"))
+        sync_folder(self.folder)
+        with open(os.path.join(self.folder, "_SUCCESS"), "w") as file:
+            sync(file)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def check_columns(files):
+    """The libraries let partitions differ in their columns."""
+    first = None
+    for number, file in enumerate(files):
+        with parquet.ParquetFile(file) as opened:
+            mine = opened.schema_arrow.remove_metadata()
+        first = first or mine
+        if not first.equals(mine):
+            raise Refused(f"process(): partition {number} of its result has other columns than the first: "
+                          f"{one_line(mine)}, not {one_line(first)}")
+
+
 class Cluster:
     """Of Dask, for this attempt of the job."""
 
-    def __init__(self, work):
-        job = "-".join(os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT"))
-        self.attempt = hashlib.sha256(job.encode()).hexdigest()[:16] + "."
-        self.restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        self.work = work
-        self.scheduler_file = os.path.join(work, f"scheduler-{self.attempt}json")
-        self.certificate = os.path.join(work, f"certificate-{self.attempt}pem")
-        self.size = int(os.environ.get("WORLD_SIZE", "1"))
-        self.rank = int(os.environ.get("RANK", "0"))
+    def __init__(self, attempt):
+        self.attempt = attempt
+        self.work = attempt.work
+        self.scheduler_file = os.path.join(self.work, f"scheduler-{attempt.name}json")
+        self.certificate = os.path.join(self.work, f"certificate-{attempt.name}pem")
         self.children = []
 
     def environment(self):
@@ -58,7 +119,7 @@ class Cluster:
 
     def make_certificate(self):
         """By whichever rank is first: all have the same then."""
-        os.makedirs(self.work, mode=0o700, exist_ok=True)
+        self.attempt.make_work_folder()
         if os.path.exists(self.certificate):
             return
         try:
@@ -71,12 +132,6 @@ class Cluster:
         if done.returncode != 0:
             raise Refused(f"openssl cannot make the certificate of the cluster: {done.stderr.decode().strip()}")
         link_once(self.work, self.certificate, done.stdout, 0o600)
-
-    def remove_what_others_left(self):
-        for name in os.listdir(self.work):
-            if self.attempt not in name:
-                path = os.path.join(self.work, name)
-                shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
 
     def worker(self):
         threads = os.environ.get("OMP_NUM_THREADS", "1")
@@ -107,7 +162,7 @@ class Cluster:
         from distributed import Client
         os.environ["DASK_SCHEDULER_ADDRESS"] = self.start()
         with Client(os.environ["DASK_SCHEDULER_ADDRESS"], timeout=DEADLINE) as client:
-            client.wait_for_workers(self.size, timeout=DEADLINE)
+            client.wait_for_workers(self.attempt.size, timeout=DEADLINE)
             yield client
             # What the result was made of is of no use any more, and what dies with it no news.
             client.run(logging.disable)
@@ -117,12 +172,7 @@ class Cluster:
             child.wait(DEADLINE)
 
 
-def setting(name):
-    text = os.environ.get(name, "")
-    return json.loads(text) if text else None
-
-
-def dask_result(function, files, folder):
+def dask_result(load, files, folder):
     import dask.dataframe
     frame = dask.dataframe.read_parquet(files)
     parallelism = setting("DTRAIN_PARALLELISM")
@@ -130,25 +180,26 @@ def dask_result(function, files, folder):
         frame = frame.repartition(npartitions=parallelism)
     if setting("DTRAIN_PERSIST") is not False:
         frame = frame.persist()
-    result = function(frame)
+    result = load()(frame)
     if not hasattr(result, "to_parquet"):
         raise Refused(f"process() returned a {type(result).__name__}; return a dask.dataframe.DataFrame")
-    result.to_parquet(folder, write_index=False, name_function=lambda number: f"part-{number:05d}.parquet")
+    result.to_parquet(folder, write_index=False, row_group_size=GROUP_ROWS,
+                      name_function=lambda number: f"part-{number:05d}.parquet")
 
 
-def modin_result(function, files, folder):
+def modin_result(load, files, folder):
     os.environ["MODIN_ENGINE"] = "dask"
     parallelism = setting("DTRAIN_PARALLELISM")
     if parallelism:
         os.environ["MODIN_NPARTITIONS"] = str(parallelism)
     import modin.pandas
-    result = function(modin.pandas.concat([modin.pandas.read_parquet(file) for file in files], ignore_index=True)
-                      if len(files) > 1 else modin.pandas.read_parquet(files[0]))
+    result = load()(modin.pandas.concat([modin.pandas.read_parquet(file) for file in files], ignore_index=True)
+                    if len(files) > 1 else modin.pandas.read_parquet(files[0]))
     if not isinstance(result, modin.pandas.DataFrame):
         raise Refused(f"process() returned a {type(result).__name__}; return a modin.pandas.DataFrame")
     os.makedirs(folder)
     whole = os.path.join(folder, "whole")
-    result.to_parquet(whole, index=False)
+    result.to_parquet(whole, index=False, row_group_size=GROUP_ROWS)
     # A file, or a folder with one for each of its partitions.
     written = [os.path.join(whole, name) for name in sorted(os.listdir(whole))] if os.path.isdir(whole) else [whole]
     for number, path in enumerate(written):
@@ -157,37 +208,30 @@ def modin_result(function, files, folder):
         os.rmdir(whole)
 
 
-RESULTS = {"dask": dask_result, "modin": modin_result}
+RESULTS = {"dask": dask_result, "modin": modin_result, "ray": ray_result}
 
 
 def work(kind, load, source, folder):
     """load() gives the user's function; rank 0 alone calls it, when there is a cluster."""
-    work_folder = os.path.join(folder, ".dtrain")
-    cluster = Cluster(work_folder)
-    os.environ.update(cluster.environment())
+    attempt = Attempt(folder)
     check_packages(kind)
     files = input_files(source, folder)
-    if cluster.restarts > 0 and os.path.exists(os.path.join(folder, "_SUCCESS")):
-        return None  # of this job: a rank died when all was done
-    found = sorted(name for name in os.listdir(folder) if name != ".dtrain") if os.path.isdir(folder) else []
-    if found:
-        raise Refused(f"{folder}: has files already ({found[0]}); choose another folder")
+    if attempt.is_done():
+        return None
+    if kind == "ray":  # which has workers of its own
+        if attempt.rank == 0:
+            with attempt.result() as new:
+                ray_result(load, files, new)
+        return None
+    cluster = Cluster(attempt)
+    os.environ.update(cluster.environment())
     cluster.make_certificate()
-    if cluster.rank > 0:
+    if attempt.rank > 0:
         return os.execv(sys.executable, cluster.worker())
-    cluster.remove_what_others_left()
-    new = os.path.join(work_folder, f"new-{cluster.attempt}d")
-    try:
-        with cluster.client():
-            RESULTS[kind](load(), files, new)
-    finally:
-        cluster.kill()
-    for name in sorted(os.listdir(new)):
-        with open(os.path.join(new, name), "rb") as file:
-            os.fsync(file.fileno())
-        os.rename(os.path.join(new, name), os.path.join(folder, name))
-    sync_folder(folder)
-    with open(os.path.join(folder, "_SUCCESS"), "w") as file:
-        sync(file)
-    shutil.rmtree(work_folder, ignore_errors=True)
+    with attempt.result() as new:
+        try:
+            with cluster.client():
+                RESULTS[kind](load, files, new)
+        finally:
+            cluster.kill()
     return None

@@ -26,6 +26,7 @@ import pyarrow
 import pyarrow.parquet as parquet
 
 MOST_TRIES = 3  # of a part in one job
+GROUP_ROWS = 1 << 17  # of a result: who reads it may have to take a row group at once
 
 
 class Refused(Exception):
@@ -33,9 +34,13 @@ class Refused(Exception):
 
 
 def input_files(source, output):
-    """The Parquet files of a file, a folder or a pattern, in the order of their paths; none that lies in `output`."""
+    """The Parquet files of a file, a folder or a pattern, in the order of their paths; none that lies in `output`. With
+    @LIST those of a file that has a path in each line, in that order."""
     if os.path.isfile(source):
         return [source]
+    if source.startswith("@"):
+        with open(source[1:], encoding="utf-8", errors="surrogateescape") as listed:
+            return listed.read().splitlines()
     if os.path.isdir(source):
         found = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names
                  if name.endswith(".parquet") and not hidden(os.path.relpath(os.path.join(folder, name), source))]
@@ -48,6 +53,12 @@ def input_files(source, output):
     if not found:
         raise Refused(f"{source}: no file in this folder ends with .parquet")
     return sorted(found)
+
+
+def setting(name):
+    """A variable of dtrain's, in JSON."""
+    text = os.environ.get(name, "")
+    return json.loads(text) if text else None
 
 
 def hidden(path):
@@ -265,7 +276,7 @@ class Parts:
             raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
                           f"{one_line(schema)}")
         with new_file(self.result(part), self.beside(part, draft_name())) as file:
-            parquet.write_table(table, file)
+            parquet.write_table(table, file, row_group_size=GROUP_ROWS)
         sync_folder(self.folder)
 
     def finish(self):

@@ -7,13 +7,14 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = str(HERE.parents[2] / ".venv-ray/bin/python")
+DATA = str(next((HERE.parents[2] / ".venv-spark/lib").iterdir()) / "site-packages")  # pandas and pyarrow for Ray Data
 
 
 class RayCluster:
     def __init__(self, mark):
         """mark: NAME=VALUE, by which all that it starts is known."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        environment.update([mark.split("=")])
+        environment.update([mark.split("=")], PYTHONPATH=DATA)
         self.process = subprocess.Popen([PYTHON, HERE / "ray_nodes.py"], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment,
                                         stderr=subprocess.DEVNULL)

@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
-from ray_cluster import PYTHON, RayCluster  # noqa: E402
+from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -55,11 +55,12 @@ class Ray(ClusterJobs):
                 self.assertEqual(self.rows(said), [(0, 2, 0, 0), (1, 2, 1, 0)], said)
                 self.assertEqual("is for --engine ray or spark" in said, engine == "local", said)
 
-    def run_here(self, *words, python=PYTHON):
+    def run_here(self, *words, python=PYTHON, modules=()):
         """With the dtrain that has dtrain-data beside it."""
+        path = ":".join(map(str, (BIN.parent / "python", *modules)))
         done = subprocess.run(words, cwd=self.folder, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT, env={**self.environment, "PYTHON_EXEC": str(python),
-                                                             "PYTHONPATH": str(BIN.parent / "python")})
+                                                             "PYTHONPATH": path})
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
@@ -93,6 +94,34 @@ print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean
 """).split())
         self.assertLess(wrong, 0.01)
         self.assertLess(error, 0.2)
+
+    def test_processors_with_a_script_on_the_cluster(self):
+        def run(*words):
+            return self.run_here(*words, modules=[DATA])
+
+        run(PYTHON, "-c", """
+import pyarrow, pyarrow.parquet as parquet
+parquet.write_table(pyarrow.table({"id": range(100)}), "in.parquet", row_group_size=20)""")
+        on_two_nodes = """
+import os
+def process(table):
+    assert os.environ["GROUP_WORLD_SIZE"] == "2"
+    return {"twice": [2 * row.as_py() for row in table["id"]]}"""
+        by_ray = """
+import ray
+def process(dataset):
+    assert sum(node["Alive"] for node in ray.nodes()) > 2
+    return dataset.map_batches(lambda batch: {"twice": 2 * batch["id"]})"""
+        for kind, script in ("python, num_workers: 4", on_two_nodes), ("ray", by_ray):
+            pathlib.Path(self.folder, "script.py").write_text(script)
+            pathlib.Path(self.folder, "job.yaml").write_text(
+                "dataset: {input: in.parquet}\n"
+                f"backend: {{type: ray, cache_dir: cache, processor: {{type: {kind}, script: script.py}}}}\n")
+            run(BIN / "dtrain", "preprocess", "--config=job.yaml")
+        self.assertEqual(run(PYTHON, "-c", """
+import pathlib, pyarrow.parquet as parquet
+for entry in pathlib.Path("cache").glob("*/train"):
+    print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\nTrue\n")
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
         CLUSTER.settle()

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "data/commands/data_command.h"
 
@@ -35,11 +36,11 @@ std::vector<std::string> files_of(const nlohmann::json& recipe) {
   return files;
 }
 
-RowsOfSplits copy_inputs(const nlohmann::json& recipe, const fs::path& folder, bool) {
+RowsOfSplits copy_inputs(const nlohmann::json& recipe, const std::vector<std::string>& inputs, const fs::path& folder,
+                         bool) {
   for (const auto& step : recipe.value("steps", nlohmann::json::array()))
     if (step.contains("fail"))
       throw std::runtime_error("dtrain: dataset.steps[0].fail: " + step["fail"].get<std::string>());
-  const auto inputs = recipe.at("input").get<std::vector<std::string>>();
   fs::create_directory(folder / "train");
   fs::create_directory(folder / "test");
   const fs::path beside = fs::path(inputs.at(0)).parent_path();

@@ -114,6 +114,20 @@ class Credentials(unittest.TestCase):
         below = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [pid] + [each for child in below for each in self.family(int(child))]
 
+    def test_nothing_shows_them(self):
+        config = self.folder / "job.yaml"
+        config.write_text("backend:\n  cache_dir: s3://bucket/cache\n  cache_credentials: {s3: {client_kwargs: "
+                          f"{{aws_access_key_id: k, aws_secret_access_key: {SECRET}}}}}}}\ndataset: {{input: a.csv}}\n")
+        config.chmod(0o640)
+        for words in (["run", "--print-config"], ["run", "--print-config=all"], ["run", "--print-config=json"],
+                      ["run", "--dry-run"], ["plan"], ["run", "--hosts=localhost:1", "--dry-run"]):
+            done = subprocess.run([DTRAIN, words[0], "--config=job.yaml", *words[1:], "true"], cwd=self.folder,
+                                  env={"PATH": os.environ["PATH"]}, text=True, capture_output=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn(SECRET, done.stdout + done.stderr)
+            self.assertIn("dtrain: job.yaml has credentials and the mode 0640, so others may read them: chmod 600 "
+                          "job.yaml\n", done.stderr)
+
     def test_a_path_stays_as_it_is(self):
         job, file = self.start(DTRAIN_STORE_CREDENTIALS="/of/the/user.json")
         self.assertEqual(str(file), "/of/the/user.json")

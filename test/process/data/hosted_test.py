@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""The processors dask and modin: real clusters on the ranks of a job. .venv-spark has dask and modin (scripts/setup.sh
-test)."""
+"""The processors with a script: real clusters on the ranks of a job, and jobs that `dtrain preprocess` starts.
+.venv-spark has dask and modin, and the pandas with which .venv-ray has Ray Data (scripts/setup.sh test)."""
+import json
 import os
 import pathlib
+import select
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -10,9 +13,20 @@ import unittest
 import pyarrow
 import pyarrow.parquet as parquet
 
+from dtrain_data.hosted import check_columns
+from dtrain_data.parts import Refused
+
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
-PYTHON = str(pathlib.Path(__file__).resolve().parents[3] / ".venv-spark/bin/python")
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PYTHON = str(ROOT / ".venv-spark/bin/python")
+RAY_PYTHON = str(ROOT / ".venv-ray/bin/python")
+PANDAS = str(next((ROOT / ".venv-spark/lib").iterdir()) / "site-packages")
+MODULES = os.environ["PYTHONPATH"].split(":")[0]
 DEADLINE = 120
+EVEN = """
+def process(table):
+    return table.filter(pyarrow.compute.equal(pyarrow.compute.bit_wise_and(table["id"], 1), 0))
+"""
 HALVES = """
 def process(frame):
     import os
@@ -24,23 +38,34 @@ def process(frame):
 """
 
 
-class Hosted(unittest.TestCase):
+RAY_HALVES = """
+def half(batch):
+    batch["half"] = batch["id"] / 2
+    return batch
+
+def process(dataset):
+    return dataset.filter(lambda row: row["id"] % 2 == 0).map_batches(half)
+"""
+
+
+class WithInput(unittest.TestCase):
     def setUp(self):
-        self.environment = {**os.environ, "PYTHON_EXEC": PYTHON, "DTRAIN_PARALLELISM": "3",
-                            "PYTHONPATH": os.environ["PYTHONPATH"].split(":")[0]}
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-hosted-")
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        self.environment = {**os.environ, "PYTHON_EXEC": PYTHON, "DTRAIN_PARALLELISM": "3", "PYTHONPATH": MODULES}
         (self.folder / "in").mkdir()
         for number in range(2):
             ids = list(range(number * 100, number * 100 + 100))
             parquet.write_table(pyarrow.table({"id": ids, "name": [str(i) for i in ids]}),
                                 self.folder / f"in/{number}.parquet", row_group_size=40)
 
+
+class Hosted(WithInput):
     def run_script(self, kind, text, code=0):
         script = self.folder / "script.py"
         script.write_text(text)
-        done = subprocess.run([DTRAIN, "run", "--nproc", "2", "-m", "dtrain_data", kind, script, self.folder / "in",
+        done = subprocess.run([DTRAIN, "run", "--nproc=2", "-m", "dtrain_data", kind, script, self.folder / "in",
                                self.folder / "out"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=DEADLINE, env=self.environment)
         self.assertEqual(done.returncode, code, done.stdout)
@@ -56,21 +81,167 @@ class Hosted(unittest.TestCase):
         self.assertEqual(table["half"].to_pylist(), [i / 2 for i in range(0, 200, 2)])
         self.assertEqual(table["name"].to_pylist(), [str(i) for i in range(0, 200, 2)])
 
-    def test_dask_on_two_ranks(self):
-        said = self.run_script("dask", HALVES.format(library="dask."))
+    def test_modin_on_two_ranks(self):
+        said = self.run_script("modin", HALVES.format(library="modin."))
         self.check_result()
         self.assertNotIn("Traceback", said)
-        self.assertIn("has files already", self.run_script("dask", "", code=1))
-
-    def test_modin_on_two_ranks(self):
-        self.run_script("modin", HALVES.format(library="modin."))
-        self.check_result()
+        self.assertIn("has files already", self.run_script("modin", "", code=1))
 
     def test_a_function_that_fails_leaves_no_result(self):
         said = self.run_script("dask", "def process(frame): raise ValueError('no such column')\n", code=1)
         self.assertIn("ValueError: no such column", said)
         self.assertNotIn("did not end in time", said)
         self.assertEqual([path.name for path in (self.folder / "out").iterdir()], [".dtrain"])
+
+
+class Columns(WithInput):
+    def test_partitions_that_differ_in_their_columns_are_no_result(self):
+        files = [self.folder / f"{number}.parquet" for number in range(3)]
+        for file, column in zip(files, ([1], [2], ["x"])):
+            parquet.write_table(pyarrow.table({"a": column}), file)
+        check_columns(files[:2])
+        with self.assertRaisesRegex(Refused, "partition 2 of its result has other columns than the first: a string, "
+                                             "not a int64"):
+            check_columns(files)
+
+
+class Preprocess(WithInput):
+    """`backend.processor` of a config."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment.update(DTRAIN_NPROC="7", DTRAIN_CONFIG="none.yaml", PYTHONDONTWRITEBYTECODE="1")
+        self.cache = self.folder / "cache"
+
+    def write(self, kind, script, dataset="", processor="num_workers: 2"):
+        (self.folder / "script.py").write_text(f"import pyarrow, pyarrow.compute, os, sys\n{script}\n")
+        (self.folder / "job.yaml").write_text(f"dataset:\n  input: in\n{dataset}"
+                                              f"backend:\n  cache_dir: cache\n  processor:\n    type: {kind}\n"
+                                              f"    script: script.py\n    {processor}\n")
+
+    def start(self, *words):
+        command, *rest = words
+        return subprocess.Popen([DTRAIN, command, "--config=job.yaml", *rest], cwd=self.folder, env=self.environment,
+                                text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+    def preprocess(self, code=0):
+        process = self.start("preprocess", "--json")
+        out, err = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, code, err)
+        return json.loads(out) if code == 0 else err
+
+    def ids(self, got, split):
+        return parquet.read_table(pathlib.Path(got["folder"]) / split)["id"].to_pylist()
+
+    def check_nothing_is_left(self):
+        self.assertEqual([path.name for path in self.cache.iterdir()], [".lock"])
+
+    def test_python_then_steps_shuffle_and_split(self):
+        self.write("python", EVEN, "  split: {train: 0.5, test: 0.5}\n  steps:\n    - rename: {name: text}\n")
+        got = self.preprocess()
+        train, test = self.ids(got, "train"), self.ids(got, "test")
+        self.assertEqual(sorted(train + test), list(range(0, 200, 2)))
+        self.assertNotEqual(train, sorted(train))
+        self.assertEqual(got["rows"], {"train": len(train), "test": len(test)})
+        folder = pathlib.Path(got["folder"])
+        self.assertEqual(sorted(path.name for path in folder.iterdir()),
+                         ["meta.json", "recipe.json", "test", "train", "used"])
+        recipe = json.loads((folder / "recipe.json").read_text())["recipe"]
+        self.assertEqual(recipe["processor"]["type"], "python")
+        self.assertEqual(recipe["input"], [str(self.folder / f"in/{i}.parquet") for i in range(2)])
+        self.assertFalse(self.preprocess()["built"])
+        self.write("python", EVEN + "  # changed", "  split: {train: 0.5, test: 0.5}\n")
+        self.assertTrue(self.preprocess()["built"])
+
+    def test_dask_and_the_job_that_reads_it(self):
+        self.write("dask", HALVES.format(library="dask."), processor="num_workers: 2\n    parallelism: 2")
+        job = self.start("run", "--nproc=1", "--no-python", "sh", "-c", "echo $DTRAIN_DATASET")
+        out, err = job.communicate(timeout=DEADLINE)
+        self.assertEqual(job.returncode, 0, err)
+        self.assertIn("data set built (train 100 rows)", err)
+        entry = [each for each in self.cache.iterdir() if len(each.name) == 64][0]
+        self.assertIn(str(entry / "train"), out)
+        self.assertEqual(sorted(parquet.read_table(entry / "train")["half"].to_pylist()), list(range(100)))
+
+    def test_ray_begins_here_and_ends(self):
+        self.environment.update(PYTHON_EXEC=RAY_PYTHON, PYTHONPATH=f"{MODULES}:{PANDAS}", TMPDIR=str(self.folder))
+        self.environment.pop("RAY_ADDRESS", None)
+        self.write("ray", RAY_HALVES, processor="parallelism: 2")
+        table = parquet.read_table(pathlib.Path(self.preprocess()["folder"]) / "train").sort_by("id")
+        self.assertEqual(table["half"].to_pylist(), list(range(100)))
+        self.assertEqual(table["name"].to_pylist(), [str(i) for i in range(0, 200, 2)])
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["cache", "in", "job.yaml", "script.py"])
+
+    def test_what_a_script_does_wrong(self):
+        for script, words in [
+                ("", "script.py has no function process(table)"),
+                ("def process(table): return 1 // table['id'][0].as_py()", "process() failed on row group 0 of "),
+                ("def process(table): return {'a': [1 if table['id'][0].as_py() else 'x']}", "has other columns"),
+                ("def process(table): return table.slice(0, 0)",
+                 "script.py: part-00000.parquet: no file of the input has a row")]:
+            self.write("python", script, processor="num_workers: 1")
+            err = self.preprocess(code=1)
+            self.assertIn(words, err)
+            self.assertIn("job.yaml:7: backend.processor.script: ", err)
+            self.assertEqual(err.count("ZeroDivisionError: "), 3 * ("//" in script), err)
+            self.check_nothing_is_left()
+
+    def test_what_cannot_be_is_refused_before_anything_starts(self):
+        self.write("dask", "")
+        (self.folder / "script.py").unlink()
+        self.assertEqual(self.preprocess(code=2), "dtrain: job.yaml:7: backend.processor.script: script.py: No such "
+                                                  "file or directory\n")
+        self.write("dask", "")
+        (self.folder / "in/2.csv").write_text("id\n1\n")
+        for path in (self.folder / "in").glob("*.parquet"):
+            path.unlink()
+        self.assertIn("job.yaml:2: dataset.input: ", err := self.preprocess(code=2))
+        self.assertIn("the processor dask reads Parquet alone", err)
+
+    def test_a_package_that_is_missing(self):
+        self.environment["PYTHON_EXEC"] = RAY_PYTHON
+        self.write("python", EVEN)
+        self.assertIn("pip install pyarrow", self.preprocess(code=1))
+        self.check_nothing_is_left()
+
+    def test_a_signal_or_a_kill_leaves_nothing(self):
+        standing = "def process(table):\n  open('begun', 'w').write('x')\n  open('hold').read()\n"
+        self.write("python", standing)
+        for name in ("begun", "hold"):
+            os.mkfifo(self.folder / name)
+        begun = os.open(self.folder / "begun", os.O_RDWR | os.O_NONBLOCK)
+        self.addCleanup(os.close, begun)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            process = self.start("preprocess")
+            self.assertTrue(select.select([begun], [], [], DEADLINE)[0])
+            job = self.processes_in(self.folder)
+            self.assertGreater(len(job), 2)
+            process.send_signal(number)
+            process.communicate(timeout=DEADLINE)
+            self.assertEqual(process.returncode, -number)
+            if number == signal.SIGTERM:
+                self.assertEqual(self.processes_in(self.folder), [])
+                self.check_nothing_is_left()
+            for pid in job:
+                self.await_end(pid)
+            os.read(begun, 100)
+
+    def processes_in(self, folder):
+        found = []
+        for each in pathlib.Path("/proc").iterdir():
+            try:
+                if each.name.isdigit() and os.readlink(each / "cwd") == str(folder):
+                    found.append(int(each.name))
+            except OSError:
+                pass  # it has ended, or is not ours
+        return found
+
+    def await_end(self, pid):
+        try:
+            with open(os.pidfd_open(pid)) as one:
+                self.assertTrue(select.select([one], [], [], DEADLINE)[0], f"{pid} is left")
+        except ProcessLookupError:
+            pass
 
 
 if __name__ == "__main__":

@@ -368,7 +368,12 @@ class Process(unittest.TestCase):
             self.assertLess(peaks[1], 100_000_000)
             self.assertLess(peaks[1] - peaks[0], 15_000_000)
         equal = self.write("equal.parquet", pyarrow.table({"a": numpy.zeros(1_000_000)}), row_group_size=50_000)
+        words = self.write("words.parquet", pyarrow.table({"w": [f"w{i}" for i in draw.integers(0, 1000, 100_000)]}),
+                           row_group_size=2000)
+        one_hot = [{"vocabulary": {"w": {"size": 1000, "output": "one_hot"}}}]
         for more in ({"input": [str(equal)], "steps": [{"dedup": ["a"]}]},
+                     {"input": [str(words)], "steps": one_hot, "threads": 2},
+                     {"input": [str(words)], "steps": one_hot, "threads": 2, "shuffle": False},
                      {"input": inputs[:3], "shuffle": False, "parallelism": 1, "split": {"train": 0.999, "b": 0.001}}):
             _, report = self.make({"memory_limit_bytes": 100_000_000, **more})
             if not os.environ.get("DTRAIN_TEST_SANITIZE"):

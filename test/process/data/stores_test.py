@@ -42,6 +42,7 @@ class Stores(unittest.TestCase):
                    "PYTHONPATH": os.environ["PYTHONPATH"], **cls.server.env}
         cls.worker = cls.start_worker()
         cls.addClassCleanup(cls.end_worker, cls.worker)
+        cls.start_waits()
 
     @classmethod
     def start_worker(cls):
@@ -53,13 +54,31 @@ class Stores(unittest.TestCase):
         """It ends well, whatever its loaders did."""
         assert (worker.communicate(timeout=DEADLINE_S)[1], worker.returncode) == ("", 0), worker.returncode
 
-    def tell(self, paths, env=(), job=(), worker=None, **options):
-        options = {"paths": [paths] if isinstance(paths, str) else paths, "columns": ["id"], **options}
-        env = {"DTRAIN_STORE_CREDENTIALS": "", "DTRAIN_STORE_TIMEOUT_S": "", **self.server.env, **dict(env)}
-        self.say(json.dumps({"options": options, "env": env, **dict(job)}), worker)
+    @classmethod
+    def start_waits(cls):
+        """Stores that do not answer: silent; closed; and Google's, closed. The last test looks what became of them."""
+        relay = Relay(cls.server.port)
+        cls.addClassCleanup(relay.close)
+        relay.hold()
+        closed = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1"}
+        cls.waits = []
+        for uri, env, name in ((cls.uri, {"AWS_ENDPOINT_URL": relay.url}, "AWS_ENDPOINT_URL"),
+                               (cls.uri, closed, "AWS_ENDPOINT_URL"),
+                               ("gs://clicks/day", closed, "STORAGE_EMULATOR_HOST")):
+            worker = cls.start_worker()
+            cls.addClassCleanup(cls.end_worker, worker)
+            cls.tell(uri, env={"DTRAIN_STORE_TIMEOUT_S": "1", **env}, worker=worker)
+            cls.waits.append((worker, uri, name))
 
-    def say(self, line, worker=None):
-        worker = worker or self.worker
+    @classmethod
+    def tell(cls, paths, env=(), job=(), worker=None, **options):
+        options = {"paths": [paths] if isinstance(paths, str) else paths, "columns": ["id"], **options}
+        env = {"DTRAIN_STORE_CREDENTIALS": "", "DTRAIN_STORE_TIMEOUT_S": "", **cls.server.env, **dict(env)}
+        cls.say(json.dumps({"options": options, "env": env, **dict(job)}), worker)
+
+    @classmethod
+    def say(cls, line, worker=None):
+        worker = worker or cls.worker
         worker.stdin.write(line + "\n")
         worker.stdin.flush()
 
@@ -171,21 +190,6 @@ class Stores(unittest.TestCase):
         asked = [request for request in self.server.requests() if request.startswith("GET") and ".parquet" in request]
         self.assertEqual(len(asked), 4)
 
-    def test_a_store_that_does_not_answer(self):
-        """Silent; closed; and Google's, closed. Each is waited for at the same time."""
-        relay, silent = self.relay(DTRAIN_STORE_TIMEOUT_S="1")
-        relay.hold()
-        closed = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
-                  "DTRAIN_STORE_TIMEOUT_S": "1"}
-        waits = [(self.uri, silent, "AWS_ENDPOINT_URL"), (self.uri, closed, "AWS_ENDPOINT_URL"),
-                 ("gs://clicks/day", closed, "STORAGE_EMULATOR_HOST")]
-        workers = [self.start_worker() for _ in waits]
-        for worker, (uri, env, _) in zip(workers, waits):
-            self.addCleanup(self.end_worker, worker)
-            self.tell(uri, env=env, worker=worker)
-        for worker, (uri, _, name) in zip(workers, waits):
-            self.refused(self.answer(worker), "data_error", f"{uri}: the store does not answer", name)
-
     def test_an_object_that_changes(self):
         """Between the footer and a row group: with the same size, so that the bytes may even be read."""
         self.server.put_folder(self.set, "changing")
@@ -262,6 +266,10 @@ class Stores(unittest.TestCase):
         self.assertIn("size and time of change stand for the content", said)
         left = os.listdir(self.folder / "cache") if (self.folder / "cache").exists() else []
         self.assertEqual([name for name in left if "building" in name], [])
+
+    def test_what_does_not_answer(self):
+        for worker, uri, name in self.waits:
+            self.refused(self.answer(worker), "data_error", f"{uri}: the store does not answer", name)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,18 @@ TEST_CASE("without a section dataset, the keys of its cache have no effect, and 
   CHECK(Said::parse(*read->data)["cache_dir"] == "/cache");
 }
 
+TEST_CASE("a processor with a script is the data's, with the engine of the job") {
+  const auto data = data_in(
+      "dataset:\n  input: a\nbackend:\n  type: ray\n"
+      "  processor: {type: dask, script: p.py, num_workers: 3, parallelism: 9}\n");
+  CHECK(data["dataset"]["processor"] == "dask");
+  CHECK(data["dataset"]["script"] == "p.py");
+  CHECK(data["dataset"]["num_workers"] == 3);
+  CHECK(data["engine"] == "ray");
+  CHECK(data["lines"]["backend.processor.script"] == 5);
+  CHECK(!data_in("dataset:\n  input: a\nbackend:\n  processor: {type: native}\n")["dataset"].contains("processor"));
+}
+
 TEST_CASE("what of data cannot be is refused with its line") {
   struct Row {
     const char* text;
@@ -74,9 +86,18 @@ TEST_CASE("what of data cannot be is refused with its line") {
       Row{"dataset:\n  input: a\n  shuffle: perhaps\n", "job.yaml:3: dataset.shuffle: expected true or false"},
       Row{"dataset:\n  input: a\n  steps: {}\n", "job.yaml:3: dataset.steps: expected a list"},
       Row{"backend:\n  processor: dask\n", "job.yaml:2: backend.processor: expected a map of keys"},
-      Row{"backend:\n  processor: {type: dask}\n",
-          "job.yaml:2: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or "
-          "say native"},
+      Row{"backend:\n  processor: {type: daks}\n",
+          "job.yaml:2: backend.processor.type: expected one of native, python, dask, modin, ray; did you mean dask?"},
+      Row{"dataset:\n  input: a\nbackend:\n  processor: {type: dask}\n",
+          "job.yaml:4: backend.processor.type: script is missing: name the Python file with process()"},
+      Row{"backend:\n  processor:\n    script: p.py\n",
+          "job.yaml:3: backend.processor.script: it is for a processor of type python, dask, modin or ray; this one is "
+          "native"},
+      Row{"backend:\n  processor:\n    type: native\n    num_workers: 2\n",
+          "job.yaml:4: backend.processor.num_workers: it is for a processor of type python, dask, modin or ray; this "
+          "one is native"},
+      Row{"backend:\n  processor:\n    type: ray\n    num_workers: 2\n",
+          "job.yaml:4: backend.processor.num_workers: Ray Data counts its workers itself; remove the key"},
       Row{"backend:\n  processor: {type: native, parallelism: 0}\n",
           "job.yaml:2: backend.processor.parallelism: expected a whole number above 0"},
       Row{"backend:\n  cache_dir: [a]\n", "job.yaml:2: backend.cache_dir: expected a folder"},

@@ -81,17 +81,15 @@ TEST_CASE("each type of a backend is an engine, and horovod is that of MPI or no
 }
 
 TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
-  CHECK(refused_config("backend:\n  type: ray\n  cache_dir: s3://my_bucket/cache\n"
-                       "  cache_credentials: /home/user/.credentials.json\n  processor:\n    type: dask\n"
-                       "  trainer:\n    strategy: horovod\n  loader: {}\n") ==
-        "job.yaml:6: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or say "
-        "native");
-  CHECK(refused_config(
-            "backend:\n  type: ray\n  processor:\n    type: dask\n    parallelism: 100\n    persist: true\n") ==
-        "job.yaml:4: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or say "
-        "native");
-  CHECK_THAT(refused_config("backend:\n  type: ray\n  processor:\n    type: modin\n"),
-             Contains("no processor modin yet"));
+  CHECK_THAT(refused_config("backend:\n  type: ray\n  cache_dir: s3://my_bucket/cache\n"
+                            "  cache_credentials: /home/user/.credentials.json\n  processor:\n    type: dask\n"
+                            "  trainer:\n    strategy: horovod\n  loader: {}\n"),
+             Contains("job.yaml:8: backend.trainer.strategy: horovod is the program's choice"));
+  for (const char* processor : {"dask\n    parallelism: 100\n    persist: true\n", "modin\n"}) {
+    const auto file = config(std::string("backend:\n  type: ray\n  processor:\n    type: ") + processor);
+    REQUIRE(file.notes.size() == 1);
+    CHECK_THAT(file.notes[0], Contains("no effect: job.yaml:4: backend.processor.type is for a section `dataset`"));
+  }
   CHECK_THAT(refused_config("backend:\n  type: ray\n  trainer:\n    strategy: horovod\n    use_gpu: true\n"
                             "    num_workers: 4\n    resources_per_worker:\n        CPU: 2\n        GPU: 1\n"),
              Contains("job.yaml:4: backend.trainer.strategy: horovod is the program's choice"));

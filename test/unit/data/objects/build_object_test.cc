@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -157,6 +158,19 @@ TEST_CASE("an upload that fails leaves no entry and no object") {
     CHECK(bench.store.objects_of.empty());
     CHECK(bench.scratches() == 0);
   }
+}
+
+TEST_CASE("a signal in the middle of an upload leaves nothing in the store") {
+  StoreBench bench;
+  EntryWanted wanted = bench.wanted();
+  wanted.build = [](const fs::path& into) -> RowsOfSplits {
+    for (const char* name : {"a", "b"}) std::ofstream(into / name) << "data";
+    return {};
+  };
+  bench.store.before["a"] = [] { ::kill(::getpid(), SIGTERM); };
+  CHECK_THROWS_AS(find_or_build(bench.store, wanted, bench.signals), Interrupted);
+  CHECK(bench.store.objects_of.empty());
+  CHECK(bench.scratches() == 0);
 }
 
 TEST_CASE("a store that may not be written is known before anything is built") {

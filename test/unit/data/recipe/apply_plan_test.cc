@@ -93,4 +93,6 @@ TEST_CASE("what a recipe.json is, and how text is read for it") {
   REQUIRE(types.size() == 3);
   CHECK(types[2] == std::pair<std::string, ColumnType>("label", ColumnType::int64));
   CHECK_THROWS_AS(parse_carried_out(nlohmann::json::object(), "r.json"), RecipeError);
+  CHECK_THROWS_WITH(parse_carried_out({{"recipe", {{"input", "a"}, {"processor", {{"type", "dask"}}}}}}, "r.json"),
+                    Catch::Contains("a script (backend.processor) has gone first"));
 }

@@ -84,12 +84,18 @@ TEST_CASE("plan: what each pass needs") {
 }
 
 TEST_CASE("plan: wider rows need more memory") {
-  const auto growth = [](const std::string& steps) { return growth_of(planned(steps), kColumns); };
+  const auto growth = [](const std::string& steps) { return growth_of(planned(steps), kColumns).times; };
   const double before = 12 + 8 + 4 + 8 + 16 + 1 + 16 + 4;
   CHECK(growth("") == 1);
   CHECK(growth(R"({"select": ["id"]})") == 1);
   CHECK(growth(R"({"cast": {"b": "int64"}})") == (before + 7) / before);
-  CHECK(growth(R"({"vocabulary": {"c": {"size": 999, "output": "one_hot"}}})") == (before + 984) / before);
+  const std::string one_hot = R"({"vocabulary": {"c": {"size": 999, "output": "one_hot"}}})";
+  CHECK(growth(one_hot) == (before + 984) / before);
+  // Texts that repeat are small in the file, and the lists are not.
+  const Growth wide = growth_of(planned(one_hot), kColumns);
+  CHECK(wide.bytes(1000, 0) > 15'000);
+  CHECK(wide.bytes(1000, 1000) == 1000 * (static_cast<std::int64_t>(before) + 984));
+  CHECK(growth_of(planned(""), kColumns).bytes(1000, 1000) == 1000);
 }
 
 TEST_CASE("plan: a step that does not fit its column") {

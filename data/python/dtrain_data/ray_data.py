@@ -1,0 +1,48 @@
+"""Ray Data, on the cluster that RAY_ADDRESS names or that runs on this host; else on one that begins and ends here."""
+import contextlib
+import logging
+import os
+import tempfile
+
+from .parts import GROUP_ROWS, Refused, setting
+
+LONGEST = 24  # bytes of a folder in which Ray's can be: sockets are in it, whose paths Linux keeps short
+
+
+def short_folder():
+    return next((path for path in (os.environ.get("TMPDIR", "/tmp"), "/tmp") if len(path) <= LONGEST), None)
+
+
+@contextlib.contextmanager
+def cluster():
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    with contextlib.ExitStack() as ends:
+        ends.callback(ray.shutdown)
+        try:
+            ray.init(address="auto", logging_level="warning")
+        except ConnectionError as error:
+            if os.environ.get("RAY_ADDRESS"):
+                raise Refused(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: {error}") from None
+            folder = ends.enter_context(
+                tempfile.TemporaryDirectory(prefix="ray-", dir=short_folder(), ignore_cleanup_errors=True))
+            ends.callback(ray.shutdown)  # before its folder goes
+            ray.init(address="local", include_dashboard=False, logging_level="warning", _temp_dir=folder)
+        yield
+
+
+def ray_result(load, files, folder):
+    with cluster():
+        import ray.data
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        dataset = ray.data.read_parquet(files, override_num_blocks=setting("DTRAIN_PARALLELISM"))
+        if setting("DTRAIN_PERSIST"):
+            dataset = dataset.materialize()
+        result = load()(dataset)
+        if not isinstance(result, ray.data.Dataset):
+            raise Refused(f"process() returned a {type(result).__name__}; return a ray.data.Dataset")
+        os.makedirs(folder)
+        result.write_parquet(folder, row_group_size=GROUP_ROWS)

@@ -1,0 +1,140 @@
+// Tested by test/process/data/hosted_test.py.
+#include "data/script/run_script.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <system_error>
+
+#include "data/cache/cache_error.h"
+#include "data/cache/cache_inputs.h"
+#include "data/cache/posix_files.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKey = "backend.processor.script";
+constexpr int kNoExec = 126;
+
+std::map<std::string, std::string> own_environment() {
+  std::map<std::string, std::string> env;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string text(*each);
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) env[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return env;
+}
+
+// dtrain's modules for Python, as a build or an installation has them. Empty: the user's Python has them, as by a
+// wheel.
+std::string modules_beside(const fs::path& dtrain) {
+  std::error_code ignored;
+  for (const char* each : {"../python", "../share/dtrain/python"})
+    if (const fs::path folder = dtrain.parent_path() / each; fs::exists(folder / "dtrain_data", ignored))
+      return folder.lexically_normal().string();
+  return {};
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Returns how it has ended, as wait() says it.
+int run_to_end(std::vector<std::string> words, const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> variables;
+  variables.reserve(environment.size());
+  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  const std::vector<char*> argv = pointers_to(words), envp = pointers_to(variables);
+  const OwnedFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw_system("fork", errno);
+  if (child == 0) {
+    // It ends its workers then, and itself.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Standard output is for the answer to the user.
+    if (::getppid() == parent && ::dup2(nothing.get(), STDIN_FILENO) >= 0 && ::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+      ::execve(argv[0], argv.data(), envp.data());
+    ::_exit(kNoExec);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return status;
+}
+
+void judge(const ScriptJob& job, int status) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  if (WIFSIGNALED(status))
+    throw CacheError(kSystemCode, fmt::format("{}: the job that runs {} was killed by signal {}", kKey, job.script,
+                                              WTERMSIG(status)));
+  throw CacheError(WEXITSTATUS(status), fmt::format("{}: {} has failed with exit code {}; what it says is above", kKey,
+                                                    job.script, WEXITSTATUS(status)));
+}
+
+std::vector<std::string> files_of_result(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (const auto& each : fs::directory_iterator(folder))
+    if (each.path().extension() == ".parquet") files.push_back(each.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// An error about a file that the user has never seen.
+CacheError of_result(const ScriptJob& job, const std::string& folder, const CacheError& error) {
+  const std::string what = error.what();
+  const std::size_t found = what.find(folder + "/");
+  if (found == what.npos) return error;
+  return {error.code,
+          fmt::format("{}: the result of {}: {}", kKey, job.script, what.substr(found + folder.size() + 1))};
+}
+
+}  // namespace
+
+CacheInput script_file(const ScriptJob& job) {
+  struct stat facts = {};
+  if (::stat(job.script.c_str(), &facts) != 0)
+    throw CacheError(kUsageCode, fmt::format("{}: {}: {}", kKey, job.script, std::generic_category().message(errno)));
+  if (!S_ISREG(facts.st_mode))
+    throw CacheError(kUsageCode, fmt::format("{}: {}: it is no regular file", kKey, job.script));
+  return digest_file(fs::absolute(job.script).lexically_normal());
+}
+
+void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input, const fs::path& folder,
+                    const FillFrom& fill) {
+  const fs::path work = folder / "script";
+  fs::create_directory(work);
+  std::string list;
+  for (const std::string& file : input) list += file + "\n";
+  write_new_file(work / "input", list);
+  const std::string output = (work / "rows").string();
+  judge(job, run_to_end(script_job_words(job, (work / "input").string(), output),
+                        script_job_environment(job, own_environment(), modules_beside(job.dtrain))));
+  const std::vector<std::string> files = files_of_result(output);
+  if (files.empty()) throw CacheError(1, fmt::format("{}: process() of {} has left no row", kKey, job.script));
+  const fs::path made = work / "made";
+  fs::create_directory(made);
+  try {
+    fill(files, made);
+  } catch (const CacheError& error) {
+    throw of_result(job, output, error);
+  }
+  for (const auto& each : fs::directory_iterator(made)) rename_path(each.path(), folder / each.path().filename());
+  remove_tree(work);
+}
+
+}  // namespace dtrain::data
