@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "data/base/random_bits.h"
+#include "data/flow/row_flow.h"
 #include "data/loader/loader_plan.h"
 #include "data/mixture/mixture_plan.h"
+#include "data/order/order_state.h"
 #include "data/order/row_order.h"
 #include "dtrain/data_errors.h"
 
@@ -76,8 +78,9 @@ std::optional<HostBatch> SourceReader::next(std::int64_t rows, bool is_own, cons
   std::unique_ptr<EpochReader> reader = std::move(reader_);
   if (!reader) {
     const auto again = static_cast<std::uint64_t>(taken_ / rows_);
-    RowOrder order(set_.group_rows(), seed_, epoch_ + (again << 32), window_);
-    reader = std::make_unique<EpochReader>(set_, tensors_, layout_, std::move(order), taken_ % rows_);
+    const LoaderParts parts{&set_, &tensors_, &layout_, rows_};
+    const OrderState at{.epoch = epoch_ + (again << 32), .rows_done = taken_ % rows_, .seed = seed_, .window = window_};
+    reader = std::make_unique<EpochReader>(parts, at);
   }
   const std::int64_t own = is_own ? rows : 0;
   std::optional<HostBatch> batch = reader->next({.batch_rows = rows, .first = 0, .rows = own}, stop, times);

@@ -43,7 +43,7 @@ class SourceReader {
   std::int64_t window(const ParquetLoaderOptions& options) const;
 
   const std::string name_;
-  const ParquetSet set_;
+  ParquetSet set_;
   const std::vector<TensorColumns> tensors_;
   const RowLayout layout_;
   const std::int64_t rows_;
