@@ -20,5 +20,8 @@ int print_text(const std::string& text);
 
 // `cache_dir` of the request, else where the first input lies.
 std::filesystem::path cache_asked(const nlohmann::json& request);
+// The same as a whole path. Workers and other programs learn where the entry is by JSON, which has no other names than
+// those in UTF-8. CacheError.
+std::filesystem::path cache_to_name(const nlohmann::json& request);
 
 }  // namespace dtrain::data
