@@ -15,6 +15,7 @@
 #include "data/apply/apply.h"
 #include "data/cache/cache_error.h"
 #include "data/commands/data_command.h"
+#include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
 #include "data/source/input_files.h"
@@ -94,9 +95,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"preprocess", [](Words) { return dtrain::data::preprocess_command(processor()); }},
+    {"preprocess", [](Words) { return dtrain::data::preprocess_command(processor(), dtrain::data::open_objects); }},
     {"apply", [](Words) { return dtrain::data::apply_command(processor(), fill_by_applying); }},
-    {"cache", [](Words) { return dtrain::data::cache_command(); }},
+    {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
 };
 

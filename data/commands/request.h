@@ -4,6 +4,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "data/commands/data_command.h"
 
 namespace dtrain::data {
 
@@ -23,5 +26,12 @@ std::filesystem::path cache_asked(const nlohmann::json& request);
 // The same as a whole path. Workers and other programs learn where the entry is by JSON, which has no other names than
 // those in UTF-8. CacheError.
 std::filesystem::path cache_to_name(const nlohmann::json& request);
+// Whether the cache is in an object store.
+bool cache_is_in_store(const nlohmann::json& request);
+// Nullptr: it is a folder.
+std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open);
+
+// Of these keys, those that begin with a word each. CacheError: none does, or more than one.
+std::vector<std::string> keys_meant(const std::vector<std::string>& all, const std::vector<std::string>& words);
 
 }  // namespace dtrain::data

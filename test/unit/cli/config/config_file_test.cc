@@ -84,8 +84,8 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
   CHECK(refused_config("backend:\n  type: ray\n  cache_dir: s3://my_bucket/cache\n"
                        "  cache_credentials: /home/user/.credentials.json\n  processor:\n    type: dask\n"
                        "  trainer:\n    strategy: horovod\n  loader: {}\n") ==
-        "job.yaml:3: backend.cache_dir: this version of dtrain has no cache in s3:// yet; name a folder that all nodes "
-        "have");
+        "job.yaml:6: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or say "
+        "native");
   CHECK(refused_config(
             "backend:\n  type: ray\n  processor:\n    type: dask\n    parallelism: 100\n    persist: true\n") ==
         "job.yaml:4: backend.processor.type: this version of dtrain has no processor dask yet; remove the key, or say "
