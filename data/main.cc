@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,14 +69,6 @@ dtrain::data::ProgressSink progress_shown(bool quiet) {
   return show_progress;
 }
 
-std::vector<std::string> files_of_input(const std::vector<std::string>& input) {
-  return with_codes([&] {
-    std::vector<std::string> paths;
-    for (auto& file : dtrain::data::input_files(input, std::nullopt).files) paths.push_back(std::move(file.path));
-    return paths;
-  });
-}
-
 std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const std::filesystem::path& folder) {
   return with_codes([&] {
     const auto then = dtrain::data::parse_carried_out(request.recipe, request.recipe_file);
@@ -101,21 +92,16 @@ RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::s
   });
 }
 
+dtrain::data::Processor processor() { return {files_of_recipe, fill_by_recipe, files_and_objects}; }
+
 struct Command {
   std::string_view name;
   int (*run)(Words words);  // what follows the name. Returns the exit code
 };
 
 constexpr Command kCommands[] = {
-    {"preprocess",
-     [](Words) {
-       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe, files_and_objects},
-                                               dtrain::data::open_objects);
-     }},
-    {"apply",
-     [](Words) {
-       return dtrain::data::apply_command({files_of_input, fill_by_applying});
-     }},
+    {"preprocess", [](Words) { return dtrain::data::preprocess_command(processor(), dtrain::data::open_objects); }},
+    {"apply", [](Words) { return dtrain::data::apply_command(processor(), fill_by_applying); }},
     {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
 };

@@ -99,18 +99,28 @@ void leave_horovod(const Host& host) {
 // Whether there is something to do before the job.
 bool needs_data(const RawOptions& raw) { return raw.data || raw.raw_input; }
 
+// What whoever starts the agents has been told already. It ends with the command.
+std::vector<std::vector<std::string>*> words_of_agents(JobStart& start) {
+  std::vector<std::vector<std::string>*> all;
+  if (start.hosts) all.push_back(&start.hosts->task.words);
+  if (start.cluster) all.push_back(&start.cluster->placement.task.words);
+  if (start.srun) all.push_back(&*start.srun);
+  return all;
+}
+
 // The data of the job, unless the user only wants to see what would be run.
 std::optional<int> with_data(const Options& options, JobStart& start) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
   const bool becomes_another = start.srun.has_value(), is_quiet = quiet && *quiet;
   if (const auto code = provide_dataset(start.raw, start.host, is_quiet, becomes_another)) return code;
-  const auto code = provide_rows(start.raw, start.host, is_quiet, becomes_another);
-  const auto& input = start.raw.raw_input;
-  // What srun is given ends with the command, too.
-  if (!code && input && start.srun)
-    (*start.srun)[start.srun->size() - start.raw.command.size() + input->place] = start.raw.command[input->place];
-  return code;
+  if (const auto code = provide_rows(start.raw, start.host, is_quiet, becomes_another)) return code;
+  if (start.raw.raw_input)
+    for (std::vector<std::string>* words : words_of_agents(start)) {
+      const std::size_t place = start.raw.raw_input->place;
+      (*words)[words->size() - start.raw.command.size() + place] = start.raw.command[place];
+    }
+  return std::nullopt;
 }
 
 // What would keep a job from starting whose agents somebody else starts, as far as it is known here.

@@ -10,6 +10,7 @@
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
+#include "data/commands/wanted_inputs.h"
 
 namespace dtrain::data {
 namespace {
@@ -23,7 +24,7 @@ std::string text_of_file(const std::string& path) {
 
 }  // namespace
 
-int apply_command(const Applier& applier) {
+int apply_command(const Processor& processor, const ApplyFill& fill) {
   return with_request([&](const nlohmann::json& request) {
     if (cache_is_in_store(request))
       throw CacheError(kUsageCode, fmt::format("{}: rows that --recipe makes are kept in a folder; name one as "
@@ -37,19 +38,22 @@ int apply_command(const Applier& applier) {
                        request.value("without", std::vector<std::string>()),
                        {},
                        request.value("quiet", false)};
-    const auto words = request.at("input").get<std::vector<std::string>>();
+    nlohmann::json files = {{"input", request.at("input")}};  // as a recipe has them
+    const bool in_store = is_in_store(files);
     EntryWanted wanted;
-    wanted.inputs = cache_inputs(applier.files(words), InputsBy::mtime);
+    wanted.inputs = wanted_inputs(processor, files, InputsBy::mtime);
     for (const CacheInput& input : wanted.inputs) asked.input.push_back(input.path);
     wanted.recipe = {{"apply", sha256_of(text)}, {"filter", asked.filter}, {"without", asked.without}};
     wanted.key = cache_key(wanted.recipe, wanted.inputs);
+    const CacheFolder cache(
+        cache_to_name({{"cache_dir", request.value("cache_dir", std::string())}, {"dataset", files}}), MakeFolder::yes);
+    files["input"] = asked.input;
     wanted.build = [&](const std::filesystem::path& folder) {
-      return RowsOfSplits{{"rows", applier.fill(asked, folder)}};
+      const RowsOfSplits rows = {{"rows", fill(asked, folder)}};
+      if (in_store) check_objects_unchanged(processor, files, wanted.inputs);
+      return rows;
     };
     wanted.say = say_unless(request);
-    const std::string cache_dir = request.value("cache_dir", std::string());
-    const CacheFolder cache(cache_dir.empty() ? usual_cache(words.at(0)) : std::filesystem::path(cache_dir),
-                            MakeFolder::yes);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);
     const auto told = request.value("json", false) ? got_json : got_text;

@@ -46,15 +46,12 @@ struct ApplyRequest {
   std::vector<std::string> input{};
   bool quiet = false;
 };
-struct Applier {
-  std::function<std::vector<std::string>(const std::vector<std::string>& input)> files;
-  // Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows.
-  std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)> fill;
-};
+// Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows. Throws as Processor's do.
+using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)>;
 
 // {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
 //  "quiet": false}
-int apply_command(const Applier& applier);
+int apply_command(const Processor& processor, const ApplyFill& fill);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
 //  "credentials": {...}}

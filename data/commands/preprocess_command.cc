@@ -1,5 +1,4 @@
 // Tested by test/process/data/cache_test.py.
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
 #include "data/commands/request.h"
-#include "data/entry/build_child.h"
+#include "data/commands/wanted_inputs.h"
 #include "data/objects/build_object.h"
 #include "data/script/run_script.h"
 #include "data/script/script_job.h"
@@ -43,50 +42,6 @@ void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
                      fmt::format("dataset.input: {}: the processor {} reads Parquet alone; let native write "
                                  "Parquet first, in a data set of its own",
                                  *other, job.type));
-}
-
-// Workers and other programs learn where the entry is by JSON, which has no other names.
-std::filesystem::path cache_to_name(const nlohmann::json& request) {
-  std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
-  const nlohmann::json name = folder.string();
-  const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  if (nlohmann::json::parse(shown) == name) return folder;
-  throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
-                                           "folder",
-                                           shown));
-}
-
-bool is_in_store(const nlohmann::json& recipe) {
-  const auto words = recipe.at("input").get<std::vector<std::string>>();
-  return std::any_of(words.begin(), words.end(), is_store_uri);
-}
-
-// By way of a child, which has the threads that a store's client starts: this process forks again.
-std::vector<CacheInput> found_in_stores(const Processor& processor, const nlohmann::json& recipe) {
-  const std::string text = said_by_child([&] {
-    nlohmann::json all = nlohmann::json::array();
-    for (const CacheInput& file : processor.files_and_objects(recipe))
-      all.push_back({file.path, file.size, file.mtime_ns});
-    return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  });
-  std::vector<CacheInput> files;
-  for (const auto& file : nlohmann::json::parse(text))
-    files.push_back(
-        {file.at(0).get<std::string>(), file.at(1).get<std::uint64_t>(), file.at(2).get<std::int64_t>(), {}});
-  return files;
-}
-
-// In the child that has read them.
-void check_objects_unchanged(const Processor& processor, const nlohmann::json& recipe,
-                             const std::vector<CacheInput>& inputs) {
-  for (const CacheInput& now : processor.files_and_objects(recipe)) {
-    const auto before =
-        std::find_if(inputs.begin(), inputs.end(), [&](const auto& one) { return one.path == now.path; });
-    if (before != inputs.end() && is_store_uri(now.path) &&
-        (now.size != before->size || now.mtime_ns != before->mtime_ns))
-      throw CacheError(kSystemCode,
-                       fmt::format("{}: it has changed while it was read; start again when it is whole", now.path));
-  }
 }
 
 // Who makes the rows of what is read, in the child.
@@ -126,8 +81,7 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   const InputsBy by = inputs_by(wanted.recipe);
   wanted.recipe.erase("inputs_by");
   const bool in_store = is_in_store(wanted.recipe);
-  wanted.inputs = in_store ? cache_inputs(found_in_stores(processor, wanted.recipe), by)
-                           : cache_inputs(processor.files(wanted.recipe), by);
+  wanted.inputs = wanted_inputs(processor, wanted.recipe, by);
   wanted.recipe["input"] = nlohmann::json::array();
   for (const CacheInput& file : wanted.inputs) wanted.recipe["input"].push_back(file.path);
   CacheInput script;

@@ -60,6 +60,16 @@ std::filesystem::path cache_asked(const nlohmann::json& request) {
   return usual_cache(words[0]);
 }
 
+std::filesystem::path cache_to_name(const nlohmann::json& request) {
+  std::filesystem::path folder = std::filesystem::absolute(cache_asked(request));
+  const nlohmann::json name = folder.string();
+  const std::string shown = name.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (nlohmann::json::parse(shown) == name) return folder;
+  throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
+                                           "folder",
+                                           shown));
+}
+
 bool cache_is_in_store(const nlohmann::json& request) {
   return request.value("cache_dir", std::string()).find("://") != std::string::npos;
 }

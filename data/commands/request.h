@@ -23,6 +23,9 @@ int print_text(const std::string& text);
 
 // `cache_dir` of the request, else where the first input lies.
 std::filesystem::path cache_asked(const nlohmann::json& request);
+// The same as a whole path. Workers and other programs learn where the entry is by JSON, which has no other names than
+// those in UTF-8. CacheError.
+std::filesystem::path cache_to_name(const nlohmann::json& request);
 // Whether the cache is in an object store.
 bool cache_is_in_store(const nlohmann::json& request);
 // Nullptr: it is a folder.

@@ -92,8 +92,9 @@ std::shared_ptr<arrow::Table> columns_of(const std::string& path, int group, con
 
 std::vector<std::int64_t> row_groups_of(const std::string& path) {
   const auto footer = reader_of(path)->parquet_reader()->metadata();
-  std::vector<std::int64_t> rows;
-  for (int group = 0; group < footer->num_row_groups(); ++group) rows.push_back(footer->RowGroup(group)->num_rows());
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(footer->num_row_groups()));
+  for (std::size_t group = 0; group < rows.size(); ++group)
+    rows[group] = footer->RowGroup(static_cast<int>(group))->num_rows();
   return rows;
 }
 

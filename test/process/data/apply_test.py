@@ -195,6 +195,7 @@ class Apply(unittest.TestCase):
         expected = parquet.read_table(self.apply(new, recipe.parent)[1]["folder"] + "/rows")
         self.assertTrue(rows["city"].equals(expected["city"]))
         self.assertNotIn("recipe", predict("out 2", "--quiet", "--recipe", recipe)[1])
+        predict("out 3", "-H", "localhost:1", "--recipe", recipe)  # by an agent that is told of the job
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ class PredictProgram(unittest.TestCase):
                                  [i, f"row {i}", [i + 0.5, -i], i % 2 == 1, len(str(i))])
 
     def test_a_worker_that_is_killed_costs_no_row(self):
-        self.predict("once", 300, self.folder / "once", flags=["--max-restarts=1"])
+        self.predict("once", 300, self.folder / "once", flags=["--nproc=1", "--max-restarts=1"])
         self.check_results()
         self.assertGreaterEqual(self.calls().count(300), 2)
 
@@ -153,7 +153,7 @@ class PredictProgram(unittest.TestCase):
         self.assertIn("was made with another", self.refused())
 
     def test_a_part_that_fails_is_named_and_the_others_have_results(self):
-        said = self.predict("throw", 800, flags=["--max-restarts=3"], code=1)
+        said = self.predict("throw", 800, flags=["--nproc=1", "--max-restarts=3"], code=1)
         name = f"row group 1 of {self.input}/2.parquet (rows 100 to 199)"
         self.assertIn(f"predict() failed on {name}", said)
         self.assertIn("no such class", said)

@@ -252,6 +252,17 @@ class Stores(unittest.TestCase):
             first, second = made.values()
             self.assertTrue(first)
             self.assertEqual(first, second)
+        # The recipe of it makes the same of raw rows that are here and there.
+        applied = []
+        for input in local / "a.csv", self.server.uri("raw/a.csv"):
+            request = {"recipe": answer["folder"] + "/recipe.json", "input": [str(input)], "json": True,
+                       "cache_dir": str(self.folder / "cache")}
+            ended = subprocess.run([DTRAIN + "-data", "apply"], input=json.dumps(request), capture_output=True,
+                                   text=True, env=self.env, timeout=DEADLINE_S)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            applied.append(parquet.read_table(json.loads(ended.stdout)["folder"] + "/rows"))
+        self.assertEqual(applied[0].num_rows, 3000)
+        self.assertTrue(applied[0].equals(applied[1]))
         # It is found again, until the object changes.
         self.assertFalse(self.preprocess(self.server.uri("raw/*.arrow"), steps=steps)[1]["built"])
         self.server.put("raw/a.csv", b"id,a,int\n1,2,3\n")
