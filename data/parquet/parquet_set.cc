@@ -40,7 +40,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_reader(arrow::MemoryPool* pool,
     parquet::ArrowReaderProperties properties(/*use_threads=*/false);
     properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
-    ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+    ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path, pool));
     auto timed = std::make_shared<TimedFile>(std::move(file), disk_seconds);
     ARROW_RETURN_NOT_OK(builder.Open(std::move(timed), reading, std::move(footer)));
     return builder.memory_pool(pool)->properties(properties)->Build();
