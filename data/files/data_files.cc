@@ -200,8 +200,8 @@ std::vector<DataFile> find_files(const std::vector<std::string>& words, const Fi
   return all;
 }
 
-arrow::Result<OpenedFile> open_first(DataFile& file) {
-  if (!file.is_remote()) return open_file(file);
+arrow::Result<OpenedFile> open_first(DataFile& file, arrow::MemoryPool* pool) {
+  if (!file.is_remote()) return open_file(file, pool);
   ARROW_ASSIGN_OR_RAISE(auto opened, asked_again(file, &file.tag));
   ARROW_ASSIGN_OR_RAISE(const std::int64_t bytes, opened->GetSize());
   if (static_cast<std::uint64_t>(bytes) != file.bytes)
@@ -209,8 +209,9 @@ arrow::Result<OpenedFile> open_first(DataFile& file) {
   return opened;
 }
 
-arrow::Result<OpenedFile> open_file(const DataFile& file) {
-  if (!file.is_remote()) return arrow::io::ReadableFile::Open(file.path);
+arrow::Result<OpenedFile> open_file(const DataFile& file, arrow::MemoryPool* pool) {
+  if (!file.is_remote())
+    return arrow::io::ReadableFile::Open(file.path, pool == nullptr ? arrow::default_memory_pool() : pool);
   arrow::fs::FileInfo facts(file.key, arrow::fs::FileType::File);
   facts.set_size(static_cast<std::int64_t>(file.bytes));
   auto opened = file.store->OpenInputFile(facts);

@@ -16,7 +16,7 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::chrono::seconds join_limit{10}, lag_limit{30}, reader_limit{300};
-constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 65536;
+constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 8192;
 constexpr std::chrono::milliseconds knock_again{5}, look_again_after{100};
 
 std::int64_t ring_rows_of(const RowOrder& order) {

@@ -111,7 +111,7 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const bool first = files_.size() == 1;
   double seconds = 0;
   const std::string& path = file.data.path;
-  const auto reader = open_reader(pool_.get(), file.data, open_first(file.data), nullptr, &seconds);
+  const auto reader = open_reader(pool_.get(), file.data, open_first(file.data, pool_.get()), nullptr, &seconds);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
   if (footers_kept_ + footer->size() <= footers_kept_max) {
     footers_kept_ += footer->size();
@@ -197,7 +197,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::a
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
   const auto begin = std::chrono::steady_clock::now();
-  const auto reader = open_reader(pool_.get(), file.data, open_file(file.data), file.footer, &decoded->disk_seconds);
+  const auto reader = open_reader(pool_.get(), file.data, open_file(file.data, pool_.get()), file.footer, &decoded->disk_seconds);
   std::vector<int> leaves;
   for (const int field : file.fields)
     add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(field)], leaves);

@@ -22,7 +22,7 @@ import node  # noqa: E402
 import page  # noqa: E402
 
 COLUMNS, FILES, GROUP, BATCH = 40, 4, 65536, 1024
-WINDOW, NODE_WINDOW = 20_000_000, 200_000_000
+WINDOW, NODE_WINDOW = 20_000_000, 100_000_000
 MAKE = """
 import sys, numpy, pyarrow, pyarrow.parquet
 folder, rows, columns, files, group = sys.argv[1], *map(int, sys.argv[2:])
@@ -82,9 +82,9 @@ def node_report(args, found):
     lines = ["| ranks | M rows/s of processor time | memory, MB | read, MB |", "|---:|---:|---:|---:|"]
     for ranks, (seconds, memory, read) in found.items():
         lines.append(f"| {ranks} | {args.rows / seconds / 1e6:.2f} | {memory / 1e6:.0f} | {read / 1e6:.0f} |")
-    about = (f"The same table with a window of {NODE_WINDOW // 10**6} MB: all ranks of a node together, beside one rank. "
-             "Memory is proportional: what processes share counts once. It has the batches of each rank and what Arrow "
-             "takes in each process:")
+    about = (f"The same table with a window of {NODE_WINDOW // 10**6} MB: all ranks of a node together, beside one. "
+             "Memory is proportional: what processes share counts once. The batches of each rank, and what Arrow takes "
+             "in each process, are in it:")
     return "\n\n".join([page.bars_table(bars), about, "\n".join(lines)])
 
 
@@ -130,8 +130,8 @@ def main():
         subprocess.run([args.peers, "-W", "ignore", HERE / "peers.py", "write-lance", folder], check=True,
                        stderr=subprocess.DEVNULL)
         found, on_node = measure(args, folder), measure_node(args, folder)
-    text = (f"## Parquet to batches\n\n{report(args, found)}\n\n### One reader a node\n\n{node_report(args, on_node)}"
-            f"\n\n{' '.join(facts)}")
+    parts = ["## Parquet to batches", report(args, found), "### One reader a node", node_report(args, on_node)]
+    text = "\n\n".join([*parts, " ".join(facts)])
     found = {**found, **{f"{ranks} ranks of a node": figures for ranks, figures in on_node.items()}}
     page.put_out(args, "bench-data", "loader", text, found)
 

@@ -131,10 +131,11 @@ class NodeLoader(unittest.TestCase):
         reader.begin({"paths": [self.set]}, epochs=1000)
         others = [Rank(rank, round=1) for rank in range(1, RANKS - 1)]
         try:
+            self.until_shares(reader)
             for rank in others:
                 rank.begin({"paths": [self.set]}, epochs=3)
-            while not all(self.shares(rank) for rank in others):
-                self.assertIsNone(others[0].process.poll())
+            for rank in others:
+                self.until_shares(rank)
             reader.process.kill()
             self.same([rank.answer() for rank in others], self.alone(epochs=3)[1:-1])
         finally:
@@ -148,6 +149,10 @@ class NodeLoader(unittest.TestCase):
     def shares(rank):
         """It maps a reader's memory."""
         return "memfd:dtrain-rows" in pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text()
+
+    def until_shares(self, rank):
+        while not self.shares(rank):
+            self.assertIsNone(rank.process.poll())
 
     def test_every_rank_hears_of_a_broken_file(self):
         folder = self.folder / "broken"
