@@ -52,7 +52,7 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   auto credentials = read_credentials(config->credentials, file, text_file, file_facts);
   if (!credentials) return credentials.error();
   for (const std::string& warning : credentials->warnings) say(warning);
-  return DataSaid{std::move(config->data), credentials->text.empty() ? given : std::move(credentials->text)};
+  return DataSaid{std::move(config->data), credentials->text.empty() ? given : credentials->text};
 }
 
 int end_as(int signal) {
