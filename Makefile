@@ -266,7 +266,7 @@ bench-sharding: ## measure steps, memory and prices of each strategy beside Pyth
 .PHONY: bench-data
 bench-data: ## measure reading of Parquet files beside Ray Data, Grain, Lance and others, how well rows are mixed, and preprocessing beside Polars and Dask; writes docs/benchmarks
 	@scripts/setup.sh launcher train test bench loaders
-	@$(call build,bench,loader_bench dtrain_data_c dtrain_python dtrain-data)
+	@$(call build,bench,loader_bench node_bench dtrain_data_c dtrain_python dtrain-data)
 	@python3 test/bench/data/run.py --build build --python .venv/bin/python --peers .venv-loaders/bin/python --write docs/benchmarks $(BENCH_ARGS)
 	@.venv/bin/python -W ignore test/bench/data/quality.py --build build --write docs/benchmarks
 	@python3 test/bench/data/preprocess.py --build build --python .venv/bin/python --polars .venv-loaders/bin/python \

@@ -1,9 +1,9 @@
 # The sources of dtrain-data and libdtrain_data.so, as a wheel brings them: dtrain_data/native.py compiles them for the
-# pyarrow that it finds. units.json says which are compiled as one: a unit is a room. Each room of data/ but torch/ is in
-# a list here, which a test looks at.
+# pyarrow that it finds. units.json says which are compiled as one: a unit is a room. Each room of data/ is in a
+# list here, which a test looks at, but those for C++ programs with torch: torch/ and predict/.
 set(place dtrain_data/_sources)
-set(program_rooms process rows source recipe cache commands entry script)
-set(library_rooms loader parquet abi options order times)
+set(program_rooms process rows source apply recipe files cache commands entry script)
+set(library_rooms loader parquet mixture files abi options order times)
 
 # JSON of the units of these rooms, with `more` sources.
 function(units_of_rooms result more)

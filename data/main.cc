@@ -16,6 +16,7 @@
 #include "data/apply/apply.h"
 #include "data/cache/cache_error.h"
 #include "data/commands/data_command.h"
+#include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
 #include "data/script/script_job.h"
@@ -108,13 +109,14 @@ struct Command {
 constexpr Command kCommands[] = {
     {"preprocess",
      [](Words) {
-       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe, files_and_objects});
+       return dtrain::data::preprocess_command({files_of_recipe, fill_by_recipe, files_and_objects},
+                                               dtrain::data::open_objects);
      }},
     {"apply",
      [](Words) {
        return dtrain::data::apply_command({files_of_input, fill_by_applying});
      }},
-    {"cache", [](Words) { return dtrain::data::cache_command(); }},
+    {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
 };
 

@@ -120,8 +120,11 @@ ROOMS = {
         "parquet": "arrow files",
         "cache": "",
         "times": "",
-        "loader": "options order parquet times",
-        "mixture": "loader order parquet",
+        "share": "",
+        "node": "",
+        "flow": "order parquet",
+        "loader": "flow node options order parquet share times",
+        "mixture": "flow loader order parquet",
         "predict": "arrow loader parquet",
         "torch": "loader mixture predict",
         "abi": "loader mixture options",
@@ -131,8 +134,9 @@ ROOMS = {
         "process": "arrow recipe rows source",
         "apply": "arrow process recipe rows source",
         "entry": "cache",
+        "objects": "cache entry files",
         "script": "cache",
-        "commands": "cache entry script",
+        "commands": "cache entry objects script",
     },
 }
 
@@ -154,7 +158,7 @@ PURE_ROOMS = {
     "rendezvous/rounds", "rendezvous/election", "rendezvous/store", "launcher/job", "launcher/engine_wire",
     "launcher/engines", "cli/table",
     "cli/parse", "cli/help", "cli/nodes", "cli/options", "cli/config", "cli/engines", "cli/resolve",
-    "strategies/config", "data/base", "data/options", "data/order", "data/recipe", "data/times",
+    "strategies/config", "data/base", "data/options", "data/order", "data/recipe", "data/share", "data/times",
 }
 
 ROOM_FILES_MAX = 20

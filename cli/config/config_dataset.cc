@@ -118,20 +118,31 @@ Result<void> ConfigDataset::take_section(const ConfigValue& value) {
   return {};
 }
 
-Result<std::string> cache_folder(const std::string& text) {
+bool is_in_store(const std::string& place) { return place.starts_with("s3://") || place.starts_with("gs://"); }
+
+Result<std::string> cache_place(const std::string& text) {
   const std::size_t colon = text.find("://");
   if (colon == std::string::npos) return text;
+  std::string rest = text.substr(colon + 3);
+  if (is_in_store(text)) {
+    while (rest.ends_with('/')) rest.pop_back();
+    const bool has_hole = rest.empty() || rest.starts_with('/') || rest.find("//") != std::string::npos;
+    if (has_hole || rest.find_first_of("?#@") != std::string::npos)
+      return usage_error("expected s3://BUCKET/PREFIX or gs://BUCKET/PREFIX; credentials have a key of their own");
+    return text.substr(0, colon + 3) + rest;
+  }
   if (const std::string scheme = text.substr(0, colon); scheme != "file")
-    return usage_error(fmt::format(
-        "this version of dtrain has no cache in {}:// yet; name a folder that all nodes have", printable(scheme, 20)));
-  const std::string folder = text.substr(colon + 3);
-  if (!folder.starts_with('/')) return usage_error("expected file:///, and the whole path");
-  return folder;
+    return usage_error(
+        fmt::format("dtrain has no cache in {}://; name a folder that all nodes have, s3://BUCKET/PREFIX "
+                    "or gs://BUCKET/PREFIX",
+                    printable(scheme, 20)));
+  if (!rest.starts_with('/')) return usage_error("expected file:///, and the whole path");
+  return rest;
 }
 
 Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::string& path) {
   if (!value.is_scalar() || value.text.empty()) return parts_->wrong(value, path, "expected a folder");
-  auto folder = cache_folder(value.text);
+  auto folder = cache_place(value.text);
   if (!folder) return parts_->wrong(value, path, folder.error().message);
   parts_->cache_dir = std::move(*folder);
   parts_->may_be_idle(value, path);
@@ -163,6 +174,8 @@ Result<std::optional<std::string>> ConfigDataset::request(const std::string& eng
   }
   return std::optional(request.dump(-1, ' ', false, DatasetJson::error_handler_t::replace));
 }
+
+bool ConfigDataset::is_in_store() const { return cli::is_in_store(parts_->cache_dir); }
 
 std::string ConfigDataset::idle_key() const { return parts_->section.empty() ? parts_->idle : ""; }
 

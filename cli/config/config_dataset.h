@@ -1,5 +1,5 @@
 #pragma once
-// What a config says of the data: its section `dataset`, and cache_dir, cache_credentials and processor of `backend`.
+// What a config says of the data: its section `dataset`, and cache_dir and processor of `backend`.
 // Their values are for dtrain-data, which knows Arrow. Pure.
 #include <memory>
 #include <optional>
@@ -11,8 +11,10 @@
 
 namespace dtrain::cli {
 
-// The folder of a cache, by a path or a URL of file://. Error: other URLs.
-Result<std::string> cache_folder(const std::string& text);
+// Where a cache is: a folder, by a path or a URL of file://, or an object store (s3://BUCKET/PREFIX, gs://...). Error:
+// other URLs.
+Result<std::string> cache_place(const std::string& text);
+bool is_in_store(const std::string& place);
 
 // Each take_...() has an error that begins with the value's place, and shows no value.
 class ConfigDataset {
@@ -31,6 +33,7 @@ class ConfigDataset {
   // data/commands/data_command.h says what is in it. Without a section `dataset` it has only what `dtrain cache`
   // needs; nothing: the file says nothing of data. `engine`: of the file; empty: not said.
   Result<std::optional<std::string>> request(const std::string& engine) const;
+  bool is_in_store() const;  // whether the cache is in an object store
   // Where a key stands that has no effect. Empty: none.
   std::string idle_key() const;
 

@@ -65,7 +65,6 @@ class ConfigReader {
   }
 
   Result<void> known(const At& at, const ConfigKey& key) {
-    if (key.meaning == KeyMeaning::not_yet) return not_yet(at);
     if (at.value.kind == ConfigValue::Kind::null) return {};
     switch (key.meaning) {
       case KeyMeaning::section:
@@ -84,6 +83,8 @@ class ConfigReader {
         return data_.take_key(key, at.value, at.path);
       case KeyMeaning::cache_dir:
         return data_.take_cache_dir(at.value, at.path);
+      case KeyMeaning::credentials:
+        return credentials(at);
       case KeyMeaning::processor:
         return data_.take_processor(at.value, at.path);
       default:
@@ -100,13 +101,11 @@ class ConfigReader {
     return wrong(at, "expected a map of keys");
   }
 
-  Result<void> not_yet(const At& at) const {
-    if (at.value.says_nothing()) return {};
-    if (find_key("backend", at.value.key) == find_key("backend", "cache_credentials"))
-      return wrong(at,
-                   "they are for a cache in an object store, which this version of dtrain has not yet; a folder "
-                   "needs none: remove the key");
-    return wrong(at, fmt::format("this version of dtrain has no {} yet; remove the key", at.value.key));
+  Result<void> credentials(const At& at) {
+    auto said = parse_credentials(at.value, file_, at.path);
+    if (!said) return said.error();
+    if (!said->text.empty() || !said->file.empty()) out_.credentials = std::move(*said);
+    return {};
   }
 
   Result<void> of_flag(const At& at, const Flag& row) {
@@ -201,6 +200,9 @@ class ConfigReader {
   void say_what_is_skipped() {
     if (const std::string idle = data_.idle_key(); !idle.empty())
       out_.notes.push_back(fmt::format("no effect: {} is for a section `dataset`, and the file has none", idle));
+    if (!out_.credentials.where.empty() && !data_.is_in_store())
+      out_.notes.push_back(fmt::format("no effect: {} is for a cache_dir in an object store, such as s3://BUCKET/cache",
+                                       out_.credentials.where));
     if (skipped_.empty()) return;
     out_.notes.push_back(
         fmt::format("{}: dtrain reads `backend`, and leaves these sections of Ludwig's to the program: {}",

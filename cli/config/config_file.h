@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/config/config_credentials.h"
 #include "cli/options/options.h"
 #include "cli/parse/parse.h"
 #include "rendezvous/base/result.h"
@@ -14,6 +15,7 @@ struct ConfigFile {
   std::vector<std::string> notes{};  // lines to say once
   // For dtrain-data, as JSON (data/commands/data_command.h). Nothing: the file says nothing of data.
   std::optional<std::string> data{};
+  CacheCredentials credentials{};  // of the data's cache
 };
 
 // `text`: what the file has. Errors are usage errors of one line, "job.yaml:3: backend.trainer.typo: ...".

@@ -13,18 +13,18 @@
 namespace dtrain::cli {
 
 enum class KeyMeaning {
-  section,     // a map of keys
-  engine,      // --engine, or horovod
-  local_mode,  // true: --engine local
-  strategy,    // --strategy, a word or a map
-  workers,     // of the whole job
-  value,       // of `flag`
-  data,        // for dtrain-data (config_dataset.h)
-  cache_dir,   // of the cache
-  processor,   // who preprocesses
-  loader,      // --loader, a map of keys
-  loader_key,  // one of those
-  not_yet,     // this version has no such thing: it must say nothing
+  section,      // a map of keys
+  engine,       // --engine, or horovod
+  local_mode,   // true: --engine local
+  strategy,     // --strategy, a word or a map
+  workers,      // of the whole job
+  value,        // of `flag`
+  data,         // for dtrain-data (config_dataset.h)
+  cache_dir,    // of the cache
+  credentials,  // of its object store (config_credentials.h)
+  processor,    // who preprocesses
+  loader,       // --loader, a map of keys
+  loader_key,   // one of those
 };
 
 struct ConfigKey {

@@ -57,7 +57,6 @@ SchemaJson schema_of(const ConfigKey& key) {
   if (key.meaning == KeyMeaning::section || key.meaning == KeyMeaning::loader) schema = section_schema(path);
   schema["description"] = key.help;
   schema["type"] = schema_list(key.types, ' ');
-  if (key.meaning == KeyMeaning::not_yet) schema["maxProperties"] = 0;
   if (key.meaning == KeyMeaning::processor) schema["enum"] = schema_list(kProcessorTypes, ',');
   if (key.meaning == KeyMeaning::data && key.types.find("integer") != std::string_view::npos)
     schema["minimum"] = key.name == "seed" ? 0 : 1;

@@ -22,8 +22,12 @@ Result<std::vector<std::string>> take_config(RawOptions& raw, const Host& host) 
   if (!text) return options.blame(FlagId::config, usage_error(text.error().message));
   auto config = read_config(*text, file);
   if (!config) return config.error();
+  auto read = read_credentials(config->credentials, file, host.read_text, host.probe);
+  if (!read) return read.error();
   add_file(config->values, host, raw);
   raw.data = std::move(config->data);
+  raw.credentials = std::move(read->text);
+  config->notes.insert(config->notes.begin(), read->warnings.begin(), read->warnings.end());
   return std::move(config->notes);
 }
 

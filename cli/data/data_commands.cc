@@ -18,6 +18,7 @@
 #include "cli/base/own_file.h"
 #include "cli/base/print.h"
 #include "cli/base/usage_error.h"
+#include "cli/config/config_dataset.h"
 #include "cli/config/config_file.h"
 #include "cli/data/data_program.h"
 #include "cli/data/data_words.h"
@@ -30,18 +31,26 @@
 namespace dtrain::cli {
 namespace {
 
-// What the config says of the data; nothing without a config.
-Result<std::optional<std::string>> said_by_config(const DataAsked& asked) {
+// What the config says of the data, as a request, and what its store asks for.
+struct DataSaid {
+  std::optional<std::string> request{};  // nothing without a config
+  std::string credentials{};             // a secret
+};
+
+Result<DataSaid> said_by_config(const DataAsked& asked) {
   const char* variable = std::getenv(dtrain_variable(flag(FlagId::config)).c_str());
   const std::string file = !asked.config.empty()                            ? asked.config
                            : variable != nullptr && asked.cache_dir.empty() ? variable
                                                                             : "";
-  if (file.empty()) return std::optional<std::string>();
+  if (file.empty()) return DataSaid();
   const auto text = text_file(file);
   if (!text) return usage_error(text.error().message).in(fmt::format("--config '{}'", printable(file)));
   auto config = read_config(*text, file);
   if (!config) return config.error();
-  return std::move(config->data);
+  auto credentials = read_credentials(config->credentials, file, text_file, file_facts);
+  if (!credentials) return credentials.error();
+  for (const std::string& warning : credentials->warnings) say(warning);
+  return DataSaid{std::move(config->data), std::move(credentials->text)};
 }
 
 int end_as(int signal) {
@@ -105,6 +114,7 @@ std::optional<int> find_entry(const char* command, const std::string& request, b
   auto parsed = parse_dataset_found(answer->text);
   if (!parsed) return fail(parsed.error());
   found = std::move(*parsed);
+  if (is_in_store(found.folder)) return std::nullopt;  // nothing there can be held
   if (auto done = hold(found.folder, becomes_another); !done) return fail(done.error());
   return std::nullopt;
 }
@@ -131,8 +141,9 @@ int preprocess_command(const std::vector<std::string>& words) {
   take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
-  if (!*said) return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
-  const std::string request = whole_request(*asked, *said);
+  if (!said->request)
+    return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
+  const std::string request = whole_request(*asked, said->request, said->credentials);
   if (!has_dataset(request)) return fail(usage_error("the config has no section `dataset`, which says what to read"));
   return become_dtrain_data("preprocess", request);
 }
@@ -142,18 +153,20 @@ int cache_command(const std::vector<std::string>& words) {
   if (!asked) return fail(asked.error());
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
-  if (!*said && asked->cache_dir.empty())
+  if (!said->request && asked->cache_dir.empty())
     return fail(usage_error("say which cache: --cache-dir DIR, or --config with the file that names it"));
-  return become_dtrain_data("cache", whole_request(*asked, *said));
+  return become_dtrain_data("cache", whole_request(*asked, said->request, said->credentials));
 }
 
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
+  if (!raw.credentials.empty()) host.store_credentials = raw.credentials;
   DataAsked asked;
   asked.request = dataset_request(quiet);
   take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
   DatasetFound found;
-  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data), becomes_another, found)) return code;
+  const std::string request = whole_request(asked, *raw.data, host.store_credentials);
+  if (const auto code = find_entry("preprocess", request, becomes_another, found)) return code;
   forget_datasets(host);
   for (const auto& [name, folder] : found.variables) set_for_job(host, name, folder);
   if (!quiet) say(found.line);

@@ -32,7 +32,7 @@ std::string value_of_flag(const FlagValues& flags, const char* name) {
 }
 
 Result<DataAsked> asked_of(const FlagValues& flags, const WordsJson& request) {
-  auto folder = cache_folder(value_of_flag(flags, "cache-dir"));
+  auto folder = cache_place(value_of_flag(flags, "cache-dir"));
   if (!folder) return folder.error().in("--cache-dir");
   if (!launcher::is_utf8(*folder))
     return usage_error(fmt::format("--cache-dir '{}': the name is not UTF-8; name another folder", printable(*folder)));
@@ -105,10 +105,12 @@ void take_launcher(const std::string& dtrain, const std::string& engine, DataAsk
   asked.request = request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 
-std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said) {
+std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said,
+                          const std::string& credentials) {
   WordsJson request = said ? WordsJson::parse(*said) : WordsJson::object();
   request.update(WordsJson::parse(asked.request.empty() ? "{}" : asked.request));
   if (!asked.cache_dir.empty()) request["cache_dir"] = asked.cache_dir;
+  if (!credentials.empty()) request["credentials"] = WordsJson::parse(credentials);
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 

@@ -21,8 +21,10 @@ void take_launcher(const std::string& dtrain, const std::string& engine, DataAsk
 Result<DataAsked> parse_preprocess(const std::vector<std::string>& words);
 Result<DataAsked> parse_cache(const std::vector<std::string>& words);
 
-// The request to dtrain-data. `said`: what the config says of the data, if there is one.
-std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said);
+// The request to dtrain-data. `said`: what the config says of the data, if there is one. `credentials`: of the store of
+// the cache, as JSON.
+std::string whole_request(const DataAsked& asked, const std::optional<std::string>& said,
+                          const std::string& credentials = {});
 // The request for a job's data set, but for what the config says.
 std::string dataset_request(bool quiet);
 // The request for the rows that the recipe in a file makes of `files`. `said`: as above, or empty.

@@ -276,6 +276,7 @@ std::map<std::string, std::string> environment_to_send(const Host& host, const s
   for (const Flag& row : flags())
     if (places_job(row.id)) sent.erase(dtrain_variable(row));
   if (!token.empty()) sent["DTRAIN_TOKEN"] = token;
+  if (!host.store_credentials.empty()) sent[kStoreCredentials] = host.store_credentials;
   return sent;
 }
 

@@ -33,6 +33,7 @@ FileFacts file_facts(const std::string& path) {
   facts.writable = eaccess(path.c_str(), W_OK) == 0;
   facts.executable = eaccess(path.c_str(), X_OK) == 0;
   facts.execute_bit = (status.st_mode & 0111) != 0;
+  facts.mode = status.st_mode & 07777;
   if (facts.kind == FileFacts::Kind::file && facts.readable) facts.head = read_head(path);
   return facts;
 }

@@ -15,6 +15,7 @@ struct FileFacts {
   bool executable = false;   // this process may execute it
   bool execute_bit = false;  // some x bit is set, whether or not it helps this process
   std::string head = {};     // a file's first 4096 bytes, if readable
+  unsigned mode = 0;         // its permissions
 };
 
 // Of the system's files.

@@ -37,6 +37,17 @@ std::optional<Result<JobSecret>> take_token() {
   return taken;
 }
 
+// A path stays where it is.
+std::string take_store_credentials() {
+  static std::string taken;  // as above
+  if (char* text = std::getenv(kStoreCredentials); text != nullptr && *text == '{') {
+    taken = text;
+    wipe(text, std::strlen(text));
+    unsetenv(kStoreCredentials);
+  }
+  return taken;
+}
+
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> env;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -98,6 +109,7 @@ std::string working_folder() {
 Host this_host() {
   Host host;
   host.token = take_token();
+  host.store_credentials = take_store_credentials();
   host.env = environment();
   host.munge = [socket = munge_socket(host)] {
     auto munge = Munge::load(socket);

@@ -24,9 +24,12 @@
 namespace dtrain::cli {
 
 struct Host {
-  std::map<std::string, std::string> env;  // without DTRAIN_TOKEN
+  std::map<std::string, std::string> env;  // without DTRAIN_TOKEN and what else is secret
   // What DTRAIN_TOKEN said, if it was set.
   std::optional<Result<JobSecret>> token;
+  // What the object store of the data asks for, as JSON: a secret. Of the config, or of DTRAIN_STORE_CREDENTIALS where
+  // that is no path: so it goes to other nodes. Workers find a file (cli/data/credentials_file.h).
+  std::string store_credentials{};
   std::function<Result<JobSecret>(const std::string& path)> read_token = JobSecret::read;
   std::function<Result<JobSecret>()> new_token = JobSecret::generate;
   std::function<Result<SiteCertificates>(const SiteCertificates::Files& files)> read_certificates =
@@ -102,8 +105,11 @@ inline std::string find_in_path(const std::string& name, const Host& host) {
 }
 
 // The machine this process runs on. Call from the main thread before any other exists (counting GPUs forks). Takes
-// DTRAIN_TOKEN out of this process's environment, so that no child inherits it and /proc does not show it.
+// DTRAIN_TOKEN and the text of credentials out of this process's environment, so that no child inherits them and /proc
+// does not show them.
 Host this_host();
+
+inline constexpr const char* kStoreCredentials = "DTRAIN_STORE_CREDENTIALS";
 
 // munged's socket as the user names it; empty: the one that libmunge knows.
 inline std::string munge_socket(const Host& host) { return host.variable("DTRAIN_MUNGE_SOCKET"); }

@@ -42,6 +42,7 @@ struct RawOptions {
   std::vector<std::string> command;  // the program and its arguments; empty if none was given
   // What a config file says of the data set, as JSON for dtrain-data.
   std::optional<std::string> data{};
+  std::string credentials{};            // of the store of its cache (cli/config/config_credentials.h): a secret
   std::optional<RawInput> raw_input{};  // of `dtrain predict --recipe`
   bool ended = false;                   // by a `--` before the program
   bool as_torchrun = false;             // called by the name of torchrun or launch: torchrun's defaults count

@@ -108,8 +108,7 @@ Result<PredictRun> predict_as_run(const std::vector<std::string>& words, const H
     run.words = std::move(flags_and_command);
     return run;
   }
-  auto tail = flags_and_command.end() - static_cast<std::ptrdiff_t>(command.size());
-  if (*tail != command[0]) --tail;  // a `--` after the script, which the parser has left out
+  const auto tail = flags_and_command.end() - static_cast<std::ptrdiff_t>(command.size());
   run.words = {"--module"};
   run.words.insert(run.words.end(), flags_and_command.begin(), tail);
   run.words.insert(run.words.end(), {"dtrain_data", "predict"});

@@ -120,10 +120,10 @@ struct Prepared {
   RawOptions raw;
   Host host;
   Plan plan;
-  std::optional<launcher::ShipFolder> folder;  // where the workers work, if this host lacked files of the job
+  std::optional<launcher::KeptFolder> folder;  // where the workers work, if this host lacked files of the job
 };
 
-Result<std::optional<launcher::ShipFolder>> receive_files(const launcher::AgentTask& task, Orders& orders) {
+Result<std::optional<launcher::KeptFolder>> receive_files(const launcher::AgentTask& task, Orders& orders) {
   launcher::ShipTalk talk;
   talk.tell = tell_engine;
   talk.line = [&orders] { return orders.line(true); };

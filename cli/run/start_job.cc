@@ -8,6 +8,7 @@
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
+#include "cli/data/credentials_file.h"
 #include "cli/program/build_lock_search.h"
 #include "cli/run/await_host.h"
 #include "launcher/agent/run_job.h"
@@ -45,6 +46,8 @@ int start_job(const RawOptions& raw, const Host& host, Plan plan) {
     for (const std::string& detail : plan.details) say(detail);
   plan.spec.ends_with = ends_with;
   plan.spec.orders = orders;
+  const auto credentials = make_credentials_file(host);
+  if (!credentials) return fail(credentials.error());
   if (host.mpi) plan.spec.started_from = host.mpi->process.listens_at;
   const MonoTime began = SteadyClock::now();
   if (plan.requeue) plan.spec.planned_signals = planned_signals(*plan.requeue, began);

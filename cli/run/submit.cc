@@ -182,6 +182,7 @@ int become_srun(const Options& options, const Host& host, const std::vector<std:
   if (*dry_run) return print(words_quoted(words) + "\n");
   ::unsetenv(dtrain_variable(flag(FlagId::config)).c_str());  // what the file says is in the words
   if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);
+  if (!host.store_credentials.empty()) ::setenv(kStoreCredentials, host.store_credentials.c_str(), 1);
   ::execvp(words[0].c_str(), launcher::c_strings(words).data());
   return fail(system_error("srun cannot be started", errno));
 }

@@ -5,7 +5,8 @@
 
 namespace dtrain::data {
 
-// what() is one line for the user, without a name before it. `code` is the exit code (docs/exit-codes.md).
+// what() is one line for the user, without a name before it; or empty, if that has been said.
+// `code` is the exit code (docs/exit-codes.md).
 struct CacheError : std::runtime_error {
   CacheError(int exit_code, const std::string& what) : std::runtime_error(what), code(exit_code) {}
   int code;

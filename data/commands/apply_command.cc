@@ -25,6 +25,10 @@ std::string text_of_file(const std::string& path) {
 
 int apply_command(const Applier& applier) {
   return with_request([&](const nlohmann::json& request) {
+    if (cache_is_in_store(request))
+      throw CacheError(kUsageCode, fmt::format("{}: rows that --recipe makes are kept in a folder; name one as "
+                                               "backend.cache_dir",
+                                               request["cache_dir"].get<std::string>()));
     const std::string file = request.at("recipe").get<std::string>();
     const std::string text = text_of_file(file);
     ApplyRequest asked{nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false),

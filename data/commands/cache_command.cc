@@ -10,6 +10,7 @@
 #include "data/cache/lease_file.h"
 #include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
+#include "data/commands/object_command.h"
 #include "data/commands/request.h"
 #include "data/entry/stop_signals.h"
 
@@ -34,32 +35,13 @@ std::vector<EntryLine> lines_of(const CacheFolder& cache) {
   return lines;
 }
 
-// The keys that begin so.
-Keys keys_meant(const CacheFolder& cache, const Keys& words) {
-  const Keys all = cache.keys();
-  Keys keys;
-  for (const std::string& word : words) {
-    Keys found;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
-                 [&](const std::string& key) { return key.starts_with(word); });
-    if (found.size() == 1) {
-      keys.push_back(found[0]);
-      continue;
-    }
-    const char* const why = found.empty() ? "there is no such entry; `dtrain cache ls` lists them"
-                                          : "more than one key begins so; type more of it";
-    throw CacheError(kUsageCode, fmt::format("{}: {}", word, why));
-  }
-  return keys;
-}
-
 int list_entries(const CacheFolder& cache, const nlohmann::json& request) {
   const auto text = request.value("json", false) ? entries_json : entries_text;
   return print_text(text(lines_of(cache)));
 }
 
 int verify_entries(const CacheFolder& cache, const nlohmann::json& request) {
-  Keys keys = keys_meant(cache, request.at("keys").get<Keys>());
+  Keys keys = keys_meant(cache.keys(), request.at("keys").get<Keys>());
   if (keys.empty()) keys = cache.keys();
   int code = 0;
   for (const std::string& key : keys) {
@@ -118,15 +100,13 @@ int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
     if (remove_or_say([&] { return remove_tree(each), true; }, code)) ++leftovers;
   for (const std::string& key : plan.entries)
     if (remove_or_say([&] { return cache.remove(key, job, kJustTaken) == CacheFolder::Removed::yes; }, code)) ++removed;
-  const int printed = print_text(fmt::format(
-      "removed {} and {} of dead builds; {} stay\n", removed == 1 ? "1 entry" : fmt::format("{} entries", removed),
-      leftovers == 1 ? "1 leftover" : fmt::format("{} leftovers", leftovers), size_text(plan.bytes_left)));
+  const int printed = print_text(gc_text(removed, leftovers, plan.bytes_left));
   return printed != 0 ? printed : code;
 }
 
 int remove_entries(const CacheFolder& cache, const nlohmann::json& request) {
   const std::string job = own_lease().owner;
-  for (const std::string& key : keys_meant(cache, request.at("keys").get<Keys>())) {
+  for (const std::string& key : keys_meant(cache.keys(), request.at("keys").get<Keys>())) {
     if (cache.remove(key, job) != CacheFolder::Removed::held) continue;
     throw CacheError(kUsageCode, fmt::format("{}: a job reads it; end the job first", cache.entry(key).string()));
   }
@@ -135,8 +115,9 @@ int remove_entries(const CacheFolder& cache, const nlohmann::json& request) {
 
 }  // namespace
 
-int cache_command() {
-  return with_request([](const nlohmann::json& request) {
+int cache_command(const OpenObjects& open) {
+  return with_request([&](const nlohmann::json& request) {
+    if (const auto store = store_asked(request, open)) return object_cache_command(*store, request);
     const CacheFolder cache(cache_asked(request), MakeFolder::no);
     const std::string what = request.at("do").get<std::string>();
     if (what == "ls") return list_entries(cache, request);

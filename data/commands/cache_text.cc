@@ -78,6 +78,12 @@ std::string entries_json(const std::vector<EntryLine>& entries) {
   return json.dump(2, ' ', false, TextJson::error_handler_t::replace) + "\n";
 }
 
+std::string gc_text(std::size_t entries, std::size_t leftovers, std::uint64_t bytes_left) {
+  return fmt::format("removed {} and {} of dead builds; {} stay\n",
+                     entries == 1 ? "1 entry" : fmt::format("{} entries", entries), counted(leftovers, "leftover"),
+                     size_text(bytes_left));
+}
+
 std::string got_text(const CacheMeta& meta, const std::string& folder, bool built) {
   std::string rows;
   for (const auto& [split, count] : meta.rows) rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", split, count);

@@ -26,6 +26,9 @@ std::string entries_json(const std::vector<EntryLine>& entries);
 std::string size_text(std::uint64_t bytes);
 std::string age_text(std::chrono::seconds age);
 
+// What gc has removed, and how many bytes stay.
+std::string gc_text(std::size_t entries, std::size_t leftovers, std::uint64_t bytes_left);
+
 // Of an entry that was found or built.
 std::string got_text(const CacheMeta& meta, const std::string& folder, bool built);
 std::string got_json(const CacheMeta& meta, const std::string& folder, bool built);

@@ -3,11 +3,13 @@
 // dtrain as far as it can be without reading data; so nothing of it is in anybody's `ps`.
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "data/entry/build_entry.h"
+#include "data/objects/object_store.h"
 
 namespace dtrain::data {
 
@@ -24,10 +26,16 @@ struct Processor {
   std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
 
+// Opens the object store of a cache: "s3://BUCKET/PREFIX". `credentials` are those of the request, if it has some.
+using OpenObjects =
+    std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
+
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray"}
+//  "json": false, "quiet": false, "credentials": {"AWS_ACCESS_KEY_ID": "..."}, "dtrain": "/usr/bin/dtrain",
+//  "engine": "ray"}
 // With "processor" in `dataset`, its "script" goes first (data/script/script_job.h).
-int preprocess_command(const Processor& processor);
+// With "fill": {"folder": "", "key": ""} it fills this empty folder, and asks no cache.
+int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 
 // What a recipe.json makes of raw rows.
 struct ApplyRequest {
@@ -48,7 +56,8 @@ struct Applier {
 //  "quiet": false}
 int apply_command(const Applier& applier);
 
-// {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000}
-int cache_command();
+// {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
+//  "credentials": {...}}
+int cache_command(const OpenObjects& open = {});
 
 }  // namespace dtrain::data

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -58,9 +60,38 @@ std::filesystem::path cache_asked(const nlohmann::json& request) {
   return usual_cache(words[0]);
 }
 
+bool cache_is_in_store(const nlohmann::json& request) {
+  return request.value("cache_dir", std::string()).find("://") != std::string::npos;
+}
+
+std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open) {
+  if (!cache_is_in_store(request)) return nullptr;
+  const std::string named = request["cache_dir"].get<std::string>();
+  if (!open) throw CacheError(kUsageCode, named + ": this dtrain-data has no object stores; name a folder");
+  return open(named, request.value("credentials", nlohmann::json::object()));
+}
+
+std::vector<std::string> keys_meant(const std::vector<std::string>& all, const std::vector<std::string>& words) {
+  std::vector<std::string> keys;
+  for (const std::string& word : words) {
+    std::vector<std::string> found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                 [&](const std::string& key) { return key.starts_with(word); });
+    if (found.size() == 1) {
+      keys.push_back(found[0]);
+      continue;
+    }
+    const char* const why = found.empty() ? "there is no such entry; `dtrain cache ls` lists them"
+                                          : "more than one key begins so; type more of it";
+    throw CacheError(kUsageCode, fmt::format("{}: {}", word, why));
+  }
+  return keys;
+}
+
 int with_request(const std::function<int(const nlohmann::json& request)>& command) {
   nlohmann::json request = nlohmann::json::object();
   const auto wrong = [&](int code, std::string what) {
+    if (what.empty()) return code;                     // it has been said
     constexpr std::string_view kOwnName = "dtrain: ";  // errors of data begin so, as a user's program throws them
     if (what.starts_with(kOwnName)) what.erase(0, kOwnName.size());
     say_line(with_line(what, request.value("file", std::string()), request.value("lines", nlohmann::json::object())));

@@ -4,6 +4,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "data/commands/data_command.h"
 
 namespace dtrain::data {
 
@@ -20,5 +23,12 @@ int print_text(const std::string& text);
 
 // `cache_dir` of the request, else where the first input lies.
 std::filesystem::path cache_asked(const nlohmann::json& request);
+// Whether the cache is in an object store.
+bool cache_is_in_store(const nlohmann::json& request);
+// Nullptr: it is a folder.
+std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open);
+
+// Of these keys, those that begin with a word each. CacheError: none does, or more than one.
+std::vector<std::string> keys_meant(const std::vector<std::string>& all, const std::vector<std::string>& words);
 
 }  // namespace dtrain::data

@@ -44,23 +44,6 @@ std::vector<CachedFile> files_of_entry(const fs::path& folder) {
   return files;
 }
 
-// In the child. All of it is on the disk when this returns.
-void fill(const fs::path& folder, const EntryWanted& wanted) {
-  const auto began = SteadyTime::now();
-  CacheMeta meta;
-  meta.rows = wanted.build(folder);
-  check_unchanged(wanted.inputs);
-  meta.key = wanted.key;
-  meta.recipe = canonical_recipe(wanted.recipe);
-  meta.inputs = wanted.inputs;
-  meta.files = files_of_entry(folder);
-  meta.made = std::time(nullptr);
-  meta.seconds = std::chrono::duration<double>(SteadyTime::now() - began).count();
-  write_new_file(folder / "used", "");
-  write_new_file(folder / "meta.json", meta_text(meta));
-  sync_path(folder);
-}
-
 bool is_own(const fs::path& path) {
   const auto facts = facts_of(path);
   return facts && facts->st_uid == ::geteuid();
@@ -88,7 +71,7 @@ class EntryBuilder {
     clear_damaged();
     take_leftovers(last_is_dead);
     try {
-      run_in_child([this] { fill(folder_, wanted_); }, [this] { beat(); }, signals_);
+      run_in_child([this] { fill_entry(folder_, wanted_); }, [this] { beat(); }, signals_);
       commit();
       return true;
     } catch (const LeaseLost&) {
@@ -177,6 +160,22 @@ std::string why_late(const CacheFolder& cache, const LeaseSight& sight, bool was
 bool is_whole(const CacheFolder::Found& found) { return found.is_there && found.damage.empty(); }
 
 }  // namespace
+
+void fill_entry(const fs::path& folder, const EntryWanted& wanted) {
+  const auto began = SteadyTime::now();
+  CacheMeta meta;
+  meta.rows = wanted.build(folder);
+  check_unchanged(wanted.inputs);
+  meta.key = wanted.key;
+  meta.recipe = canonical_recipe(wanted.recipe);
+  meta.inputs = wanted.inputs;
+  meta.files = files_of_entry(folder);
+  meta.made = std::time(nullptr);
+  meta.seconds = std::chrono::duration<double>(SteadyTime::now() - began).count();
+  write_new_file(folder / "used", "");
+  write_new_file(folder / "meta.json", meta_text(meta));
+  sync_path(folder);
+}
 
 EntryGot find_or_build(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals) {
   LeaseWait waiting(wanted.patience, now_of_lease());

@@ -33,6 +33,10 @@ struct EntryGot {
   bool built = false;  // by this process
 };
 
+// Into an empty folder, with meta.json. Call in a process of its own: it throws what `build` throws. All of it is on
+// the disk when this returns.
+void fill_entry(const std::filesystem::path& folder, const EntryWanted& wanted);
+
 // CacheError, Interrupted. Nothing of this process is left then.
 EntryGot find_or_build(const CacheFolder& cache, const EntryWanted& wanted, const StopSignals& signals);
 

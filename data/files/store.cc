@@ -181,6 +181,7 @@ FileSystem azure(const std::string& where, const StoreUri& uri, const StoreOptio
 
 FileSystem open_store(const std::string& text, const StoreOptions& options, std::string* path) {
   const auto uri = store_uri(text);
+  if (!uri && text.starts_with("file://")) fail_at(text, "a file of this machine is named by its path alone");
   if (!uri) fail_at(text, "name a bucket: s3://BUCKET/KEY");
   const bool is_azure = uri->scheme == "abfs" || uri->scheme == "abfss";
   if (uri->scheme != "s3" && uri->scheme != "gs" && !is_azure)

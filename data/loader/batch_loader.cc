@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
-#include "data/loader/epoch_reader.h"
 #include "data/loader/loader_plan.h"
 #include "data/parquet/seconds_since.h"
 #include "dtrain/data_errors.h"
@@ -55,7 +55,9 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
       tensors_(tensors_of(set_.columns(), options_.matrices)),
       names_(tensor_names(tensors_)),
       layout_(tensors_),
-      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})) {
+      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})),
+      parts_{&set_, &tensors_, &layout_, rows_},
+      job_(options_.one_reader && options_.world_size > 1 && layout_.ragged.empty() ? node_job() : std::nullopt) {
   check_fill(set_.columns(), options_.fill);
   if (options_.fully_executed && options_.window_size_bytes != 0 && set_.is_remote()) {
     refuse(
@@ -158,14 +160,12 @@ void BatchLoader::load_state(const std::string& text) {
 }
 
 void BatchLoader::start() {
-  stopped_ = false;
+  stop_ = std::make_unique<StopBell>();
   returned_.reset();
   waited_ = 0;
   ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
   thread_ = std::thread([this, from = at_] {
     try {
-      if (options_.fully_executed && options_.window_size_bytes != 0 && !executed_) set_.read_through(stopped_);
-      executed_ = !stopped_;
       read_epochs(from);
     } catch (...) {
       ready_->push({std::nullopt, {}, std::current_exception(), {}});
@@ -175,13 +175,31 @@ void BatchLoader::start() {
 
 void BatchLoader::stop() {
   if (!thread_.joinable()) return;
-  stopped_ = true;
+  stop_->ring();
   ready_->close();
   thread_.join();
 }
 
+// Who has the same text gets the same rows from the same bytes.
+std::optional<NodePlan> BatchLoader::node_plan() const {
+  if (!job_ || node_ranks_ == 1) return std::nullopt;
+  std::string rows;
+  for (const std::string& path : options_.paths) rows += std::filesystem::absolute(path).string() + '\n';
+  for (const Column& column : set_.columns()) {
+    rows += fmt::format("{} {} {} {}\n", column.name, static_cast<int>(column.type), column.list_size,
+                        column.fill ? fmt::to_string(*column.fill) : "-");
+  }
+  return NodePlan{*job_, rows, node_ranks_.value_or(job_->local_ranks),
+                  options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
+}
+
 // On the thread, until it is stopped.
 void BatchLoader::read_epochs(OrderState at) {
+  const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
+  const std::optional<NodePlan> plan = node_plan();
+  if (reads_through && !plan) set_.read_through(stop_->flag());
+  BatchSource source(parts_, at, plan, *stop_, [this] { return ready_->is_asked(); });
+  executed_ = !*stop_;
   LoaderTimes times;
   const auto push = [&](std::optional<HostBatch> batch, const OrderState& after) {
     const Clock::time_point begin = Clock::now();
@@ -189,11 +207,10 @@ void BatchLoader::read_epochs(OrderState at) {
     times.ahead = seconds_since(begin);
     return is_open;
   };
-  for (; !stopped_; at.epoch += 1, at.rows_done = 0) {
-    RowOrder order(set_.group_rows(), at.seed, at.epoch, at.window);
-    EpochReader reader(set_, tensors_, layout_, std::move(order), at.rows_done);
+  for (; !*stop_; at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {
-      std::optional<HostBatch> batch = reader.next(*share, stopped_, times);
+      std::optional<HostBatch> batch = source.next(at, *share, times);
+      if (const auto ranks = source.ranks()) node_ranks_ = ranks;
       if (!batch) return;
       at.rows_done += share->batch_rows;
       if (!push(std::move(batch), at)) return;

@@ -1,7 +1,6 @@
 #pragma once
 // ParquetLoader without torch: batches of plain memory, and the thread that reads ahead. See
 // include/dtrain/parquet_loader.h, which says what each member does.
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -13,7 +12,11 @@
 
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
+#include "data/flow/row_flow.h"
+#include "data/loader/batch_source.h"
 #include "data/loader/ready_queue.h"
+#include "data/node/descriptor.h"
+#include "data/node/node_job.h"
 #include "data/order/batch_share.h"
 #include "data/order/order_state.h"
 #include "data/parquet/parquet_set.h"
@@ -62,23 +65,27 @@ class BatchLoader {
   void start();
   void stop();
   void note_times(LoaderTimes times);
+  std::optional<NodePlan> node_plan() const;
   void read_epochs(OrderState at);
   std::optional<BatchShare> next_share(std::int64_t done) const;
 
   const ParquetLoaderOptions options_;
-  const ParquetSet set_;
+  ParquetSet set_;
   const std::vector<TensorColumns> tensors_;
   const std::vector<std::string> names_;
   const RowLayout layout_;
   const std::int64_t rows_;
+  const LoaderParts parts_;
+  const std::optional<NodeJob> job_;  // whose ranks read together
   WaitWatch watch_;
   std::optional<Clock::time_point> returned_;  // when next() did that last; nothing: it has not since the thread began
   double waited_ = 0;                          // seconds, for the batch that comes next
   OrderState at_;                              // after the last batch that next() has returned
   std::exception_ptr failed_;
   std::unique_ptr<ReadyQueue<Ready>> ready_;
-  std::atomic<bool> stopped_ = false;
-  bool executed_ = false;  // the thread's: all files have been read once
+  std::unique_ptr<StopBell> stop_;  // of the thread
+  bool executed_ = false;           // the thread's: all files have been read once
+  std::optional<int> node_ranks_;   // the thread's: how many ranks of the node have come before
   std::thread thread_;
 };
 

@@ -26,7 +26,9 @@ class ReadyQueue {
   // Waits for an item. The pushing thread always pushes another one, or a last one that says that there is none.
   Item pop() {
     std::unique_lock lock(mutex_);
+    ++asking_;
     changed_.wait(lock, [&] { return !items_.empty(); });
+    --asking_;
     Item item = std::move(items_.front());
     items_.pop_front();
     changed_.notify_all();
@@ -41,7 +43,16 @@ class ReadyQueue {
   // Waits for an item, but no longer than this. False: there is none.
   bool wait(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [&] { return !items_.empty(); });
+    ++asking_;
+    const bool is_there = changed_.wait_for(lock, limit, [&] { return !items_.empty(); });
+    --asking_;
+    return is_there;
+  }
+
+  // Somebody waits for an item, in this moment.
+  bool is_asked() {
+    const std::lock_guard lock(mutex_);
+    return asking_ > 0 && items_.empty();
   }
 
   // push() waits no longer.
@@ -57,6 +68,7 @@ class ReadyQueue {
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool closed_ = false;
+  int asking_ = 0;
 };
 
 }  // namespace dtrain::data

@@ -10,7 +10,7 @@
 
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
-#include "data/loader/epoch_reader.h"
+#include "data/flow/epoch_reader.h"
 #include "data/parquet/parquet_set.h"
 #include "dtrain/loader_times.h"
 #include "dtrain/parquet_options.h"

@@ -120,6 +120,7 @@ const std::vector<Key>& keys_of_options() {
                          key<&Options::world_size>("world_size"),
                          key<&Options::shuffle>("shuffle"),
                          key<&Options::seed>("seed"),
+                         key<&Options::one_reader>("one_reader"),
                          key<&Options::drop_last>("drop_last"),
                          key<&Options::prefetch>("prefetch")};
     all.insert(all.end(), keys_of_loader_section().begin(), keys_of_loader_section().end());
@@ -128,13 +129,13 @@ const std::vector<Key>& keys_of_options() {
   return keys;
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& text) {
-  throw ConfigError(fmt::format("dtrain: {}: {}", where, one_line(text)));
+[[noreturn]] void refuse_option(const std::string& where, const std::string& text) {
+  throw ConfigError(one_line(fmt::format("dtrain: {}: {}", where, text)));
 }
 
 void set(const std::string& where, const std::string& text, const std::vector<Key>& keys, Options& options) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) refuse(where, "it is no JSON object");
+  if (!json.is_object()) refuse_option(where, "it is no JSON object");
   for (const auto& [name, value] : json.items()) {
     const Key* found = nullptr;
     std::vector<std::string> known;
@@ -143,10 +144,10 @@ void set(const std::string& where, const std::string& text, const std::vector<Ke
       if (name == one.name) found = &one;
     }
     if (found == nullptr) {
-      refuse(where, fmt::format("there is no key '{}'; it has {}", name, fmt::join(known, ", ")));
+      refuse_option(where, fmt::format("there is no key '{}'; it has {}", name, fmt::join(known, ", ")));
     }
     if (const Wanted wanted = found->read(value, options)) {
-      refuse(where, fmt::format("{} is {}; it must be {}", name, value.dump().substr(0, 100), *wanted));
+      refuse_option(where, fmt::format("{} is {}; it must be {}", name, value.dump().substr(0, 100), *wanted));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/base/one_line.h"
 #include "data/options/loader_json.h"
 #include "dtrain/errors.h"
 
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& where, const std::string& key, const Json& value, std::string_view wanted) {
   throw ConfigError(
-      fmt::format("dtrain: {}: {} is {}; it must be {}", where, key, value.dump().substr(0, 100), wanted));
+      one_line(fmt::format("dtrain: {}: {} is {}; it must be {}", where, key, value.dump().substr(0, 100), wanted)));
 }
 
 // Takes the key out of the object, which is then one of a ParquetLoader's options. Null: there is none.
@@ -52,9 +53,9 @@ MixtureSource source_of(const std::string& where, Json object) {
   for (const auto& entry : object.items()) {
     const std::string& key = entry.key();
     if (key != "paths" && key != "window_size_bytes" && key != "seed") {
-      throw ConfigError(
+      throw ConfigError(one_line(
           fmt::format("dtrain: {}: there is no key '{}'; a source has name, paths, weight, window_size_bytes and seed",
-                      of_source, key));
+                      of_source, key)));
     }
   }
   const ParquetLoaderOptions read = parquet_options(of_source, object, {});

@@ -5,6 +5,7 @@
 // each rank gets as many of its rows as there are for the first rank, and the last ranks get some of its first rows
 // again. So all ranks have the same number of batches, of the same sizes, whatever the numbers are.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace dtrain::data {
@@ -18,6 +19,15 @@ struct BatchShare {
   // Row r of the batch has the places r - lead(), r - lead() + batch_rows and so on on this rank, as far as they are in
   // [0, rows).
   std::int64_t lead() const { return first % batch_rows; }
+
+  // The rows of the batch that this rank has, as two ranges in order, of which one may be empty.
+  struct Rows {
+    std::int64_t begin, end;
+  };
+  std::array<Rows, 2> parts() const {
+    const std::int64_t end = lead() + rows;
+    return {{{0, std::max<std::int64_t>(0, end - batch_rows)}, {lead(), std::min(end, batch_rows)}}};
+  }
 };
 
 // `left`: rows of the epoch that no batch has had. batch_rows is 0 if the epoch is over.

@@ -1,6 +1,7 @@
 #include "data/parquet/parquet_set.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -166,6 +167,11 @@ std::string ParquetSet::name_of(std::size_t group) const {
 
 bool ParquetSet::is_remote() const {
   return std::any_of(files_.begin(), files_.end(), [](const auto& file) { return file->data.is_remote(); });
+}
+
+void ParquetSet::forget_footers() {
+  for (const auto& file : files_) file->footer.reset();
+  malloc_trim(0);  // they are many small blocks, which malloc would keep
 }
 
 void ParquetSet::read_through(const std::atomic<bool>& stop) const {

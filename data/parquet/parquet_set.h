@@ -47,6 +47,8 @@ class ParquetSet {
   // Whether files are in an object store.
   bool is_remote() const;
 
+  // Gives back the memory of the footers, which read() then reads again each time: for who does not call it.
+  void forget_footers();
   // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
   void read_through(const std::atomic<bool>& stop) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was

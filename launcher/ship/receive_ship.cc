@@ -18,7 +18,7 @@ namespace {
 class Reception {
  public:
   Reception(const std::vector<ShipFile>& files, const std::string& from, const std::vector<char>& here,
-            const ShipFolder& folder, const ShipTalk& talk)
+            const KeptFolder& folder, const ShipTalk& talk)
       : files_(files), from_(from), folder_(folder), talk_(talk), core_(files, here) {}
 
   // In their order: a file may be the same as an earlier one.
@@ -76,20 +76,20 @@ class Reception {
 
   const std::vector<ShipFile>& files_;
   const std::string& from_;
-  const ShipFolder& folder_;
+  const KeptFolder& folder_;
   const ShipTalk& talk_;
   ShipCore core_;
 };
 
 }  // namespace
 
-Result<std::optional<ShipFolder>> receive_ship(const std::vector<ShipFile>& files, const std::string& folder,
+Result<std::optional<KeptFolder>> receive_ship(const std::vector<ShipFile>& files, const std::string& folder,
                                                const ShipTalk& talk) {
   std::vector<char> here;
   here.reserve(files.size());
   for (const ShipFile& file : files) here.push_back(is_ship_file(folder + "/" + file.path, file) ? 1 : 0);
-  if (std::find(here.begin(), here.end(), 0) == here.end()) return std::optional<ShipFolder>();
-  auto made = ShipFolder::make();
+  if (std::find(here.begin(), here.end(), 0) == here.end()) return std::optional<KeptFolder>();
+  auto made = KeptFolder::make("ship");
   if (!made) return made.error();
   if (auto done = Reception(files, folder, here, *made, talk).run(); !done) return done.error();
   return std::optional(std::move(*made));

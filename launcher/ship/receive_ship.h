@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/engine_wire/ship_wire.h"
-#include "launcher/ship/ship_folder.h"
+#include "launcher/ship/kept_folder.h"
 
 namespace dtrain::launcher {
 
@@ -18,7 +18,7 @@ struct ShipTalk {
 };
 
 // A folder with all of the files. Nothing: they are all in `folder` here. Forks: call with one thread.
-Result<std::optional<ShipFolder>> receive_ship(const std::vector<ShipFile>& files, const std::string& folder,
+Result<std::optional<KeptFolder>> receive_ship(const std::vector<ShipFile>& files, const std::string& folder,
                                                const ShipTalk& talk);
 
 }  // namespace dtrain::launcher

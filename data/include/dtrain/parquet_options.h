@@ -8,7 +8,7 @@
 namespace dtrain {
 
 struct ParquetLoaderOptions {
-  // Files, and folders of files whose names end in .parquet, which are read in the order of their names.
+  // Files, patterns of files, and folders of files that end in .parquet, here or in object stores, by order of names.
   std::vector<std::string> paths = {};
   // Columns that become tensors of their own: [rows], or [rows, n] if the column has lists of n values. A column NAME
   // of strings, binary or lists of any length becomes two tensors, as torch's jagged layout has them: NAME has the
@@ -38,10 +38,15 @@ struct ParquetLoaderOptions {
   // with a window of all rows.
   bool fully_executed = false;
 
+  // The ranks of a node read the files together: one reads, the others copy their rows from memory that it shares with
+  // them. It finds them by LOCAL_RANK, LOCAL_WORLD_SIZE and the job's name, as launchers set them. Where world_size is
+  // 1, and with columns whose rows differ in length, each rank reads by itself. The rows are the same either way.
+  bool one_reader = true;
+
   bool drop_last = false;
   int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
 
-  // The options that a job's configuration has set: paths from DTRAIN_DATASET, which is a file or a folder, and
+  // The options that a job's configuration has set: paths from DTRAIN_DATASET, one of these words, and
   // window_size_bytes and fully_executed from DTRAIN_LOADER, a JSON object with these keys. There a window of null has
   // all rows, and "auto" is auto_window. Throws ConfigError.
   static ParquetLoaderOptions from_environment();

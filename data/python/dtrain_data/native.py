@@ -8,13 +8,16 @@ import json
 import os
 import pathlib
 import re
+import signal
 import sys
 
 from . import compiling
 
 OLDEST = 24  # of pyarrow: cmake/FindArrowWheel.cmake
+SOURCES = pathlib.Path(__file__).parent / "_sources"
 PROGRAM, LIBRARY = "dtrain-data", "libdtrain_data.so"
 LIBRARIES = {PROGRAM: ["parquet", "arrow", "arrow_compute"], LIBRARY: ["parquet", "arrow"]}
+STORES = "arrow_s3"  # S3, which older wheels have in libarrow
 # The library's functions for C alone are visible.
 VISIBLE = "{ global: dtrain_*; local: *; };\n"
 # SHA-256 is OpenSSL's, whose headers few machines have: _sources/include/openssl declares what is used of them.
@@ -42,8 +45,10 @@ def _arrow(what):
 def _linked(name, folder):
     """What the linker is told of Arrow's libraries, whose names end in a number."""
     words = [f"-L{folder}", f"-Wl,-rpath,{folder}"]
-    for library in LIBRARIES[name]:
+    for library in [*LIBRARIES[name], STORES]:
         files = [path.name for path in folder.glob(f"lib{library}.so.*") if re.fullmatch(r".*\.so\.\d+", path.name)]
+        if library == STORES and not files:
+            continue
         if len(files) != 1:
             raise ImportError(f"dtrain: {name}: there are {len(files)} files lib{library}.so.NUMBER in {folder}; "
                               "install pyarrow again")
@@ -71,7 +76,7 @@ def _compile(sources, folder, name, arrow):
                 raise
 
 
-def built(name, sources=pathlib.Path(__file__).parent / "_sources"):
+def built(name, sources=SOURCES):
     """The file of `name`, PROGRAM or LIBRARY. Raises ImportError, which says what to do."""
     if not sources.exists():
         raise ImportError(f"dtrain: {name} is not in this package. Build dtrain where pip has installed pyarrow "
@@ -82,7 +87,29 @@ def built(name, sources=pathlib.Path(__file__).parent / "_sources"):
                            lambda scratch: _compile(sources, scratch, name, arrow))
 
 
+def _descendants(pid):
+    found = []
+    for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found += [child, *_descendants(child)]
+    return found
+
+
+def _end(number, _):
+    """By a signal, with what compiles: nobody else would end that."""
+    for pid in _descendants(os.getpid()):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def main():
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _end)
     try:
         program = built(PROGRAM)
         os.execv(program, [PROGRAM, *sys.argv[1:]])

@@ -42,7 +42,11 @@ class _Times(ctypes.Structure):
 def _library():
     path = pathlib.Path(__file__).with_name("libdtrain_data.so")
     if not path.exists():
-        from dtrain_data import native  # a package from pip has its sources
+        try:
+            from dtrain_data import native  # a package from pip has its sources
+        except ImportError:
+            raise ImportError("dtrain.ParquetLoader: this dtrain was built without it "
+                              "(docs/training/loader.md)") from None
         path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
@@ -245,7 +249,8 @@ class ParquetLoader(BatchReader):
     paths: files and folders; else DTRAIN_DATASET's. columns, matrices: which columns become which tensors; all if
     there are none. fill: numbers in place of null values, by column. rank, world_size: else those of
     torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all rows at once, or
-    "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+    "auto"; else DTRAIN_LOADER's, or None. one_reader: the ranks of a node read together.
+    docs/training/loader.md has more.
 
     Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
     """
@@ -253,10 +258,11 @@ class ParquetLoader(BatchReader):
     _WHO, _FUNCTIONS = "ParquetLoader", ""
 
     def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, fill=None, rank=None, world_size=None,
-                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4):
+                 shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4,
+                 one_reader=True):
         options = self._common_options(
             batch_size, columns, matrices, fill, rank, world_size, fully_executed, shuffle=shuffle, seed=seed,
-            window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch)
+            window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch, one_reader=one_reader)
         if paths is not None:
             options["paths"] = paths_of(paths)
         self._open(options)

@@ -1,9 +1,10 @@
-// Fuzzes the options of a ParquetLoader as JSON, as the C interface and DTRAIN_LOADER have them: they are refused with
-// one line, or they are options, and what DTRAIN_LOADER may say, all options may say.
+// Fuzzes the options of a ParquetLoader and of a MixtureLoader as JSON, as the C interface and DTRAIN_LOADER have them:
+// they are refused with one line, or they are options, and what DTRAIN_LOADER may say, all options may say.
 #include <cstdint>
 #include <string>
 
 #include "data/options/loader_json.h"
+#include "data/options/mixture_json.h"
 #include "dtrain/errors.h"
 #include "rendezvous/base/check.h"
 #include "test/fuzz/one_line.h"
@@ -13,8 +14,8 @@ using Options = ParquetLoaderOptions;
 
 namespace {
 
-template <typename Set>
-bool taken(Set set, const std::string& text, Options& options) {
+template <typename Of>
+bool taken(void (*set)(const std::string&, const std::string&, Of&), const std::string& text, Of& options) {
   try {
     set("DTRAIN_LOADER", text, options);
     return true;
@@ -29,6 +30,9 @@ bool taken(Set set, const std::string& text, Options& options) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
+  MixtureLoaderOptions mixture;
+  if (taken(data::set_options, text, mixture))
+    for (const MixtureSource& source : mixture.sources) DT_CHECK(source.paths.size() <= size, "paths are of the text");
   Options all, section;
   const bool by_options = taken(data::set_options, text, all);
   if (!taken(data::set_loader_section, text, section)) return 0;

@@ -7,6 +7,7 @@ import pathlib
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -223,6 +224,10 @@ class Cache(unittest.TestCase):
         self.assertIn("everybody may write here", err)
         code, _, err = self.run_dtrain("preprocess", "--config=job.yaml", "--cache-dir=/proc/none")
         self.assertEqual((code, err.count("\n")), (125, 1), err)
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml", "--cache-dir=/sys/none")  # not even root's
+        self.assertEqual((code, err.count("\n")), (125, 1), err)
+        self.assertIn(f"choose a cache_dir that you may write on {socket.gethostname()} (--cache-dir)", err)
+        self.assertFalse((self.folder / "in/builds").exists())
         code, _, err = self.run_dtrain("cache", "ls", "--cache-dir=none")
         self.assertEqual(code, 2, err)
 

@@ -34,6 +34,7 @@ dtrain::ParquetLoaderOptions options_of(const Json& job) {
   options.drop_last = job.value("drop_last", false);
   options.prefetch = job.value("prefetch", 2);
   options.fully_executed = job.value("fully_executed", false);
+  options.one_reader = job.value("one_reader", true);
   return options;
 }
 
@@ -73,7 +74,8 @@ Json own_memory(const char* key) {
 }
 
 void run(const Json& job, Json& answer) {
-  for (const auto& [name, value] : job.value("env", Json::object()).items()) {
+  const Json env = job.value("env", Json::object());
+  for (const auto& [name, value] : env.items()) {
     const auto text = value.get<std::string>();
     text.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), text.c_str(), 1);
   }

@@ -2,6 +2,7 @@
 """dtrain.MixtureLoader against pyarrow: rows of each source in each of its epochs, order for each world size, weights,
 resuming, memory, errors."""
 import collections
+import json
 import os
 import pathlib
 import random
@@ -224,6 +225,29 @@ class Mixture(unittest.TestCase):
                             "word": bytes(words[at].tolist()).decode(), "list": lists[at].tolist()}, expected)
                     seen += batch.rows - batch.repeated
             self.assertEqual(seen, 1002)
+
+    def test_the_same_in_cpp(self):
+        worker = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "mixture_worker")
+        weights = {"web": 3, "books": 2, "code": 1}
+        words = [str(word) for name, weight in weights.items() for word in (self.folder / name, weight)]
+        result = subprocess.run([worker, str(WINDOW), *words], text=True, check=True, stdout=subprocess.PIPE,
+                                timeout=60)
+        loader, expected = self.loader(weights), []
+
+        def note(batch):
+            expected.append({
+                "sources": batch["mixture.source"].tolist(), "ids": batch["id"].tolist(), "epoch": loader.epoch,
+                "state": loader.state_dict()["state"],
+                "of": [[name, *source.values()] for name, source in loader.sources.items()]})
+
+        for batch in loader:
+            note(batch)
+        loader.set_weights(dict(zip(weights, reversed(weights.values()))))
+        for batch in loader:
+            note(batch)
+        loader.set_epoch(7)
+        note(next(iter(loader)))
+        self.assertEqual([json.loads(line) for line in result.stdout.splitlines()], expected)
 
     def test_a_program_that_is_killed_goes_on_with_another_number_of_ranks(self):
         text = f"""

@@ -63,7 +63,9 @@ class S3Server:
 
     def reset_auth(self, requests):
         """After so many requests moto asks who it is, and knows nobody."""
-        with urllib.request.urlopen(f"{self.url}/moto-api/reset-auth", data=str(requests).encode()) as answer:
+        told = urllib.request.Request(f"{self.url}/moto-api/reset-auth", data=str(requests).encode(),
+                                      headers={"Content-Type": "text/plain"})
+        with urllib.request.urlopen(told) as answer:
             answer.read()
 
     def requests(self):

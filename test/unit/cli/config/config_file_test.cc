@@ -84,8 +84,8 @@ TEST_CASE("the blocks of Ludwig's page are carried out, or refused by name") {
   CHECK(refused_config("backend:\n  type: ray\n  cache_dir: s3://my_bucket/cache\n"
                        "  cache_credentials: /home/user/.credentials.json\n  processor:\n    type: dask\n"
                        "  trainer:\n    strategy: horovod\n  loader: {}\n") ==
-        "job.yaml:3: backend.cache_dir: this version of dtrain has no cache in s3:// yet; name a folder that all nodes "
-        "have");
+        "job.yaml:8: backend.trainer.strategy: horovod is the program's choice: write it with dtrain::hvd or Horovod "
+        "itself, and remove the key");
   for (const char* processor : {"dask\n    parallelism: 100\n    persist: true\n", "modin\n"}) {
     const auto file = config(std::string("backend:\n  type: ray\n  processor:\n    type: ") + processor);
     REQUIRE(file.notes.size() == 1);

@@ -34,8 +34,6 @@ TEST_CASE("predict is a run of a module with the same flags") {
         Words{"--module", "--nproc", "3", "dtrain_data", "predict", "p.py", "in", "out", "--size=2"});
   CHECK(words_as_run({"-t3", "--", "p.py", "in", "out"}) ==
         Words{"--module", "-t3", "--", "dtrain_data", "predict", "p.py", "in", "out"});
-  CHECK(words_as_run({"-t3", "p.py", "--", "in", "out"}) ==
-        Words{"--module", "-t3", "dtrain_data", "predict", "p.py", "in", "out"});
   CHECK(words_as_run({"./script", "in", "out"})[0] == "--module");
   CHECK(words_as_run({"./not-here", "in", "out"})[0] == "--module");
 }

@@ -66,7 +66,7 @@ TEST_CASE("where there is no file to read, the message says why") {
 TEST_CASE("a URI that no store can have is refused before anything is asked") {
   CHECK_THAT(why_none({"s3:///key"}), Contains("name a bucket"));
   CHECK_THAT(why_none({"gcs://b/k"}), Contains("gcs://: there is no such store; dtrain reads s3://, gs://, abfs://"));
-  CHECK_THAT(why_none({"file:///tmp"}), Contains("there is no such store"));
+  CHECK_THAT(why_none({"file://host/tmp"}), Contains("there is no such store"));
   CHECK_THAT(why_none({"abfs://container/k"}), Contains("name the account"));
   const std::string secret = why_none({"s3://key:hunter2@b/k"});
   CHECK_THAT(secret, Contains("no credentials in it"));

@@ -70,3 +70,22 @@ TEST_CASE("repeated rows are at the end, and counted") {
   CHECK(next_share(1, 4, 6, 8, false).repeated == 1);
   CHECK(next_share(0, 4, 0, 1, false).batch_rows == 0);
 }
+
+TEST_CASE("a rank's rows are two ranges of the batch") {
+  for (std::int64_t left = 1; left < 40; ++left) {
+    for (int world_size = 1; world_size < 9; ++world_size) {
+      for (int rank = 0; rank < world_size; ++rank) {
+        const BatchShare share = next_share(left, 3, rank, world_size, false);
+        std::vector<bool> wanted(static_cast<std::size_t>(share.batch_rows));
+        for (std::int64_t at = 0; at < share.rows; ++at) {
+          wanted[static_cast<std::size_t>((share.lead() + at) % share.batch_rows)] = true;
+        }
+        std::vector<bool> named(wanted.size());
+        for (const BatchShare::Rows& part : share.parts()) {
+          for (std::int64_t row = part.begin; row < part.end; ++row) named.at(static_cast<std::size_t>(row)) = true;
+        }
+        CHECK(named == wanted);
+      }
+    }
+  }
+}

@@ -9,7 +9,7 @@
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/base/row_tail.h"
-#include "data/loader/row_arena.h"
+#include "data/flow/row_arena.h"
 #include "data/order/batch_share.h"
 
 namespace dtrain::data {

@@ -20,8 +20,10 @@ class RowArena {
 
   // Has memory for `slots` rows. The kernel gives it when it is first written to.
   RowArena(const RowLayout& layout, std::size_t slots);
+  // The slots are in this memory, which must outlive the arena, and there are never more. Without ragged columns.
+  RowArena(const RowLayout& layout, std::size_t slots, std::byte* memory);
 
-  // There are `slots` slots from now on, at least.
+  // There are `slots` slots from now on, at least. Throws std::length_error if there cannot be as many.
   void grow(std::size_t slots);
   // Row first_row + i of the columns goes to slots[i], or nowhere if that is ShuffleBuffer::left_before. At most
   // block_rows.
@@ -36,11 +38,12 @@ class RowArena {
   }
 
  private:
-  std::byte* row(std::uint32_t slot) const { return rows_.get() + slot * layout_->bytes; }
+  std::byte* row(std::uint32_t slot) const { return rows_ + slot * layout_->bytes; }
 
   const RowLayout* layout_;
   std::size_t slots_;
-  std::unique_ptr<std::byte[]> rows_;
+  std::unique_ptr<std::byte[]> owned_;
+  std::byte* rows_;             // owned_, or memory of others
   std::vector<RowTail> tails_;  // by slot, if there are ragged columns
 };
 

@@ -1,8 +1,9 @@
-#include "data/loader/row_arena.h"
+#include "data/flow/row_arena.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "data/order/shuffle_buffer.h"
 
@@ -29,16 +30,24 @@ void with_size(std::size_t bytes, const Copy& copy) {
 }  // namespace
 
 RowArena::RowArena(const RowLayout& layout, std::size_t slots)
-    : layout_(&layout), slots_(slots), rows_(std::make_unique_for_overwrite<std::byte[]>(slots * layout.bytes)) {
+    : layout_(&layout),
+      slots_(slots),
+      owned_(std::make_unique_for_overwrite<std::byte[]>(slots * layout.bytes)),
+      rows_(owned_.get()) {
   if (!layout.ragged.empty()) tails_.resize(slots);
 }
 
+RowArena::RowArena(const RowLayout& layout, std::size_t slots, std::byte* memory)
+    : layout_(&layout), slots_(slots), rows_(memory) {}
+
 void RowArena::grow(std::size_t slots) {
   if (slots <= slots_) return;
+  if (!owned_) throw std::length_error("more rows wait than there are slots");
   const std::size_t more = std::max(slots, slots_ + slots_ / 8);
   auto rows = std::make_unique_for_overwrite<std::byte[]>(more * layout_->bytes);
-  std::memcpy(rows.get(), rows_.get(), slots_ * layout_->bytes);
-  rows_ = std::move(rows);
+  std::memcpy(rows.get(), rows_, slots_ * layout_->bytes);
+  owned_ = std::move(rows);
+  rows_ = owned_.get();
   if (!layout_->ragged.empty()) tails_.resize(more);
   slots_ = more;
 }

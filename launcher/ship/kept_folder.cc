@@ -1,4 +1,4 @@
-#include "launcher/ship/ship_folder.h"
+#include "launcher/ship/kept_folder.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -29,8 +29,9 @@ constexpr int kKeepersEnd = 3;  // where the keeper has its end of the socket
 
 // Nothing of whoever has started dtrain: a pipe that it holds open, or a signal that is for the job.
 void leave_everything(UniqueFd end) {
-  const UniqueFd none = empty_input();
+  UniqueFd none = empty_input();
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(none.get(), fd);
+  none.reset();  // it may be where the end is going to be
   if (end.get() != kKeepersEnd) ::dup3(end.get(), kKeepersEnd, O_CLOEXEC);
   (void)end.release();
   ::syscall(SYS_close_range, unsigned{kKeepersEnd} + 1, ~0U, 0U);
@@ -40,9 +41,9 @@ void leave_everything(UniqueFd end) {
   ::prctl(PR_SET_NAME, "dt-keeper");
 }
 
-[[noreturn]] void keep(UniqueFd end) {
+[[noreturn]] void keep(UniqueFd end, const std::string& kind) {
   leave_everything(std::move(end));
-  auto folder = PrivateFolder::make("ship");
+  auto folder = PrivateFolder::make(kind);
   const std::string word = folder ? kMade + folder->path() : kFailed + folder.error().message;
   // It may be on a file system that somebody wants to unmount.
   [[maybe_unused]] const int done = ::chdir("/");
@@ -54,14 +55,14 @@ void leave_everything(UniqueFd end) {
 }
 
 // In a session of its own, and no child of this process.
-bool start_keeper(UniqueFd ours, UniqueFd theirs, UniqueFd& tie) {
+bool start_keeper(const std::string& kind, UniqueFd ours, UniqueFd theirs, UniqueFd& tie) {
   const pid_t child = ::fork();
   if (child < 0) return false;
   if (child == 0) {
     ours.reset();
     ::setsid();
     const pid_t keeper = ::fork();
-    if (keeper == 0) keep(std::move(theirs));
+    if (keeper == 0) keep(std::move(theirs), kind);
     ::_exit(keeper < 0 ? 1 : 0);
   }
   int status = 0;
@@ -87,22 +88,22 @@ std::string word_of_keeper(int tie) {
 
 }  // namespace
 
-Result<ShipFolder> ShipFolder::make() {
+Result<KeptFolder> KeptFolder::make(const std::string& kind) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return system_error("socketpair", errno);
   UniqueFd ours(ends[0]), theirs(ends[1]), tie;
-  if (!start_keeper(std::move(ours), std::move(theirs), tie)) return system_error("fork", errno);
+  if (!start_keeper(kind, std::move(ours), std::move(theirs), tie)) return system_error("fork", errno);
   const std::string word = word_of_keeper(tie.get());
   if (word.empty() || word[0] != kMade)
     return Error{ErrorKind::system, word.empty() ? "the keeper of the job's folder has ended" : word.substr(1)};
   std::string path = word.substr(1);
   UniqueFd held = hold_folder(path);
   if (!held) return system_error(path, errno);
-  return ShipFolder(std::move(path), std::move(held), std::move(tie));
+  return KeptFolder(std::move(path), std::move(held), std::move(tie));
 }
 
 // If the keeper has been killed, this process removes it.
-ShipFolder::~ShipFolder() {
+KeptFolder::~KeptFolder() {
   if (!tie_) return;
   ::shutdown(tie_.get(), SHUT_WR);
   (void)word_of_keeper(tie_.get());

@@ -1,4 +1,4 @@
-#include "data/loader/batch_builder.h"
+#include "data/flow/batch_builder.h"
 
 #include <algorithm>
 #include <cstring>

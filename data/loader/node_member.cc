@@ -1,0 +1,207 @@
+#include "data/loader/node_member.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "data/flow/batch_builder.h"
+#include "data/parquet/seconds_since.h"
+#include "dtrain/data_errors.h"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::chrono::seconds join_limit{10}, lag_limit{30}, reader_limit{300};
+constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 65536;
+constexpr std::chrono::milliseconds knock_again{5}, look_again_after{100};
+
+std::int64_t ring_rows_of(const RowOrder& order) {
+  return std::clamp(order.spread() / 3 / 16, ring_rows_min, ring_rows_max);
+}
+
+RegionSize region_size(const LoaderParts& parts, const RowOrder& order, const NodePlan& plan) {
+  const std::int64_t ring = ring_rows_of(order);
+  // Rows that have left wait in the ring until all ranks have passed them.
+  const std::int64_t slots = order.is_whole_set() ? order.rows() : ShuffleBuffer::expected_slots(order) + ring;
+  return {.members = 2 * static_cast<std::uint64_t>(plan.job.local_ranks),
+          .ring_rows = static_cast<std::uint64_t>(ring),
+          .slots = static_cast<std::uint64_t>(slots),
+          .row_bytes = parts.layout->bytes};
+}
+
+void say_alone(const std::string& why) {
+  std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself\n", why).c_str(), stderr);
+}
+
+// False: `stop`.
+bool pause_until_stop(const StopBell& stop, std::chrono::milliseconds limit) {
+  pollfd wait{stop.event(), POLLIN, 0};
+  poll(&wait, 1, static_cast<int>(limit.count()));
+  return !stop;
+}
+
+}  // namespace
+
+std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
+                                             const StopBell& stop, std::function<bool()> asks,
+                                             std::unique_ptr<NodeReader>& reader) {
+  const RowOrder order = parts.order(from);
+  const RegionSize size = region_size(parts, order, plan);
+  const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), join_limit, lag_limit};
+  const NodeName name(fmt::format("{}\n{}\n{}", plan.job.name, plan.rows, to_text(from)));
+  const auto end = std::chrono::steady_clock::now() + join_limit;
+  do {
+    if (auto link = NodeLink::connect(name)) {
+      if (!link->ask(plan.job.local_rank)) continue;
+      auto received = link->receive(reader_limit, stop);
+      if (!received) continue;
+      if (received->answer.kind == NodeAnswer::late) {
+        say_alone(fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
+        return nullptr;
+      }
+      if (received->answer.kind == NodeAnswer::again) continue;
+      auto region = received->answer.size == size ? Region::open(std::move(received->memory), size) : std::nullopt;
+      if (!region || received->answer.member >= size.members) {
+        say_alone("it cannot map the memory of its node's reader");
+        return nullptr;
+      }
+      if (!reader) parts.set->forget_footers();
+      return std::unique_ptr<NodeMember>(new NodeMember(parts, from, stop, std::move(asks), std::move(*link),
+                                                        std::move(*region), received->answer.member));
+    }
+    if (reader) continue;
+    auto door = NodeDoor::open(name);
+    if (!door) continue;
+    auto region = Region::create(size);
+    if (!region) {
+      say_alone("there is no memory that ranks can share");
+      return nullptr;
+    }
+    const NodeReader::Work work{from, plan.ranks, plan.read_through};
+    reader = std::make_unique<NodeReader>(std::move(*door), std::move(*region), limits, parts, work, stop);
+  } while (pause_until_stop(stop, knock_again) && std::chrono::steady_clock::now() < end);
+  if (!stop) say_alone(fmt::format("it has found no reader of its node within {} s", join_limit.count()));
+  return nullptr;
+}
+
+NodeMember::NodeMember(const LoaderParts& parts, const OrderState& from, const StopBell& stop,
+                       std::function<bool()> asks, NodeLink link, Region region, std::size_t number)
+    : parts_(&parts),
+      from_(from),
+      stop_(&stop),
+      asks_(std::move(asks)),
+      link_(std::move(link)),
+      region_(std::move(region)),
+      words_(&region_.members()[number]),
+      arena_(*parts.layout, region_.size().slots, region_.rows()) {}
+
+std::optional<int> NodeMember::ranks() const {
+  const std::uint32_t ranks = region_.reader().ranks;
+  return ranks == 0 ? std::nullopt : std::optional(static_cast<int>(ranks));
+}
+
+std::optional<HostBatch> NodeMember::next(const OrderState& at, const BatchShare& share, LoaderTimes& times) {
+  const auto begin = std::chrono::steady_clock::now();
+  slept_ = 0;
+  std::uint32_t resting = MemberWords::resting;
+  std::optional<HostBatch> batch;
+  if (words_->state.compare_exchange_strong(resting, MemberWords::copying)) {
+    batch = filled(static_cast<std::int64_t>(at.epoch - from_.epoch) * parts_->rows + at.rows_done, share);
+    words_->state = MemberWords::resting;
+  } else {
+    over_ = fmt::format("the other ranks of its node waited {} s for it and read on without it", lag_limit.count());
+  }
+  times.copy += seconds_since(begin) - slept_;
+  add_times(times);
+  return batch;
+}
+
+std::optional<HostBatch> NodeMember::filled(std::int64_t first, const BatchShare& share) {
+  BatchBuilder batch(*parts_->tensors, *parts_->layout, share);
+  for (const BatchShare::Rows& part : share.parts()) {
+    if (part.begin >= part.end) continue;
+    pass(first + part.begin);
+    for (std::int64_t row = part.begin; row < part.end;) {
+      const std::int64_t shown = await_shown(first + row, part.end - row);
+      if (shown == 0) return std::nullopt;
+      const auto slots = region_.ring(first + row, shown);
+      batch.add(arena_, slots, row);
+      row += static_cast<std::int64_t>(slots.size());
+      pass(first + row);
+    }
+  }
+  pass(first + share.batch_rows);
+  return batch.finish();
+}
+
+// Rows before this one are not needed. The last member to pass what the reader waits for wakes it.
+void NodeMember::pass(std::int64_t row) {
+  words_->passed = row;
+  const std::int64_t wanted = region_.reader().wanted;
+  if (row < wanted) return;
+  const auto members = region_.members();
+  if (std::all_of(members.begin(), members.end(), [&](const MemberWords& one) { return one.passed >= wanted; })) {
+    link_.ring();
+  }
+}
+
+// How many of these rows can be read, which are all, or those of a good part of the ring. 0: none will be, by over(),
+// or `stop`. Throws the reader's error.
+std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
+  ReaderWords& reader = region_.reader();
+  const std::int64_t wanted = row + std::min(count, static_cast<std::int64_t>(region_.size().ring_rows / 4));
+  const auto begin = std::chrono::steady_clock::now();
+  auto still_since = begin;
+  bool has_gone = false;
+  std::int64_t shown = reader.shown;
+  while (shown < wanted) {
+    const std::uint32_t over = has_gone ? ReaderWords::left : reader.over.load();
+    if (over != ReaderWords::reads || *stop_) {
+      shown = reader.shown;
+      if (shown > row || *stop_) break;
+      if (over == ReaderWords::failed) throw DataError(reader.error);
+      over_ = over == ReaderWords::left ? "the rank that read for its node has ended"
+                                        : "the reader of its node cannot go on";
+      break;
+    }
+    words_->starving = asks_();
+    words_->wanted = wanted;
+    const bool must_sleep = reader.shown < wanted && reader.over == ReaderWords::reads;
+    if (must_sleep) has_gone = !doze();
+    words_->wanted = no_row;
+    words_->starving = false;
+    const std::int64_t before = std::exchange(shown, reader.shown);
+    if (shown != before) still_since = std::chrono::steady_clock::now();
+    if (std::chrono::steady_clock::now() - still_since > reader_limit) {
+      over_ = fmt::format("the reader of its node has stood still for {} s", reader_limit.count());
+      break;
+    }
+  }
+  slept_ += seconds_since(begin);
+  return *stop_ ? 0 : std::clamp<std::int64_t>(shown - row, 0, count);
+}
+
+// Until the reader rings. False: it has gone.
+bool NodeMember::doze() {
+  pollfd wait[] = {{link_.fd(), POLLIN, 0}, {stop_->event(), POLLIN, 0}};
+  if (poll(wait, 2, static_cast<int>(look_again_after.count())) <= 0 || wait[0].revents == 0) return true;
+  return link_.answered_bells();
+}
+
+// The reader works for all: its times are those of each rank.
+void NodeMember::add_times(LoaderTimes& times) {
+  const ReaderWords& reader = region_.reader();
+  const auto add = [](double& to, double& added, std::int64_t all_ns) {
+    const double all = static_cast<double>(all_ns) / 1e9;
+    to += all - std::exchange(added, all);
+  };
+  add(times.disk, reader_times_.disk, reader.disk_ns);
+  add(times.decode, reader_times_.decode, reader.decode_ns);
+  add(times.copy, reader_times_.copy, reader.copy_ns);
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,72 @@
+#pragma once
+// One rank's batches from the rows that the node's reader shows: finds the reader or becomes it, copies its own rows,
+// and says when it goes on by itself.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/base/host_batch.h"
+#include "data/flow/row_arena.h"
+#include "data/flow/row_flow.h"
+#include "data/loader/node_reader.h"
+#include "data/node/descriptor.h"
+#include "data/node/node_job.h"
+#include "data/node/node_link.h"
+#include "data/node/region.h"
+#include "data/order/batch_share.h"
+#include "data/share/share_core.h"
+#include "dtrain/loader_times.h"
+
+namespace dtrain::data {
+
+// How a loader takes part.
+struct NodePlan {
+  NodeJob job;
+  std::string rows;  // what is read, and how: loaders with another text have other rows or columns
+  int ranks;         // that should come
+  bool read_through;
+};
+
+class NodeMember {
+ public:
+  // Waits for the reader, if there is one. Nothing: this rank reads by itself, and a line has said why, or `stop` has
+  // been rung. If this rank becomes the reader, `reader` has it. It ends when `stop` has been rung, and not before, for
+  // the others need it. `asks`: the program waits for a batch in this moment. All but the plan must outlive the member.
+  static std::unique_ptr<NodeMember> join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
+                                          const StopBell& stop, std::function<bool()> asks,
+                                          std::unique_ptr<NodeReader>& reader);
+
+  // This rank's share of the rows from `at` on. Nothing: `stop` has been rung, or over() says why no more rows come.
+  // Throws the reader's DataError. Adds to the times what the reader and this rank have done.
+  std::optional<HostBatch> next(const OrderState& at, const BatchShare& share, LoaderTimes& times);
+  // One line; empty: it goes on.
+  const std::string& over() const { return over_; }
+  // How many ranks have come; nothing: more may come.
+  std::optional<int> ranks() const;
+
+ private:
+  NodeMember(const LoaderParts& parts, const OrderState& from, const StopBell& stop, std::function<bool()> asks,
+             NodeLink link, Region region, std::size_t number);
+  std::optional<HostBatch> filled(std::int64_t first, const BatchShare& share);
+  std::int64_t await_shown(std::int64_t row, std::int64_t count);
+  bool doze();
+  void pass(std::int64_t row);
+  void add_times(LoaderTimes& times);
+
+  const LoaderParts* parts_;
+  const OrderState from_;
+  const StopBell* stop_;
+  const std::function<bool()> asks_;
+  NodeLink link_;
+  Region region_;
+  MemberWords* words_;
+  RowArena arena_;
+  std::string over_;
+  double slept_ = 0;               // seconds, in next()
+  LoaderTimes reader_times_ = {};  // that have been added
+};
+
+}  // namespace dtrain::data

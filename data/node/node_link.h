@@ -1,0 +1,75 @@
+#pragma once
+// How the ranks of a node find their reader, get its memory, wake each other, and see that one has gone: a Unix socket
+// with a name that is no file, and so ends with its process.
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "data/node/descriptor.h"
+#include "data/node/region.h"
+
+namespace dtrain::data {
+
+// What the reader says to one who asks: that it may take part as this member, or why not.
+struct NodeAnswer {
+  enum Kind : std::uint32_t { welcome, again, late } kind = late;
+  std::uint32_t member = 0;
+  RegionSize size = {};
+};
+
+// The address of a name of any length.
+class NodeName {
+ public:
+  explicit NodeName(const std::string& text);
+  std::span<const char> bytes() const { return {bytes_, sizeof bytes_}; }
+
+ private:
+  char bytes_[48];
+};
+
+// One end of a connection. It never blocks but in receive().
+class NodeLink {
+ public:
+  explicit NodeLink(Descriptor socket) : socket_(std::move(socket)) {}
+
+  // Nothing: nobody reads under this name.
+  static std::optional<NodeLink> connect(const NodeName& name);
+  int fd() const { return socket_.get(); }
+
+  // A member asks, the reader answers. With `welcome` the memory goes along.
+  bool ask(int local_rank);
+  bool answer(const NodeAnswer& answer, int memory);
+  std::optional<int> asked();
+  struct Received {
+    NodeAnswer answer;
+    Descriptor memory;
+  };
+  // Nothing: the reader has gone, or has not answered in time, or `stop`.
+  std::optional<Received> receive(std::chrono::milliseconds limit, const StopBell& stop);
+
+  // The other end wakes up, or does not sleep next time.
+  void ring();
+  // Takes the rings that have come. False: the other end has gone.
+  bool answered_bells();
+
+ private:
+  Descriptor socket_;
+};
+
+// Where members come to.
+class NodeDoor {
+ public:
+  // Nothing: another process reads under this name.
+  static std::optional<NodeDoor> open(const NodeName& name);
+  int fd() const { return socket_.get(); }
+  // One who waits at the door and is the same user. Nothing: there is none.
+  std::optional<NodeLink> next();
+
+ private:
+  explicit NodeDoor(Descriptor socket) : socket_(std::move(socket)) {}
+  Descriptor socket_;
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,74 @@
+#pragma once
+// The memory that the ranks of a node map: rows that wait, in slots; which slots' rows come next; and words by which
+// the reader and the members see each other. It has no name and no file, so nothing is left when all have gone.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "data/node/descriptor.h"
+
+namespace dtrain::data {
+
+inline constexpr std::int64_t no_row = INT64_MAX;
+
+// Written by the member, and by the reader before it has come and after it has gone. The reader writes `expelled`.
+struct alignas(64) MemberWords {
+  enum State : std::uint32_t { resting, copying, expelled };
+  std::atomic<std::int64_t> passed = no_row;  // it needs no row before this one; no_row: there is no such member
+  std::atomic<std::int64_t> wanted = no_row;  // it sleeps until rows before this one are shown
+  std::atomic<std::uint32_t> state = resting;
+  std::atomic<bool> starving = false;
+};
+
+// Written by the reader.
+struct alignas(64) ReaderWords {
+  enum Over : std::uint32_t { reads, left, failed, broken };
+  std::atomic<std::int64_t> shown = 0;
+  std::atomic<std::int64_t> wanted = no_row;  // it sleeps until the members have passed this row
+  std::atomic<std::uint32_t> over = reads;    // no row is shown any more. failed: a DataError, which is in `error`
+  std::atomic<std::uint32_t> ranks = 0;       // how many have come, once it waits for no more
+  std::atomic<std::int64_t> disk_ns = 0, decode_ns = 0, copy_ns = 0;  // of reading, in all
+  char error[2000] = {};
+};
+
+struct RegionSize {
+  std::uint64_t members = 0, ring_rows = 0, slots = 0, row_bytes = 0;
+
+  bool operator==(const RegionSize&) const = default;
+};
+
+class Region {
+ public:
+  // Nothing: the kernel has no memory of this kind.
+  static std::optional<Region> create(const RegionSize& size);
+  // Of what create() has made in another process. Nothing: it is no such memory, or not of this size.
+  static std::optional<Region> open(Descriptor memory, const RegionSize& size);
+  Region(Region&& other) noexcept;
+  Region& operator=(Region&&) = delete;
+  ~Region();
+
+  const RegionSize& size() const { return size_; }
+  int fd() const { return memory_.get(); }
+  ReaderWords& reader() const;
+  std::span<MemberWords> members() const;
+  // The slots of the next `count` rows from `row` on, or as many as lie side by side.
+  std::span<std::uint32_t> ring(std::int64_t row, std::int64_t count) const;
+  std::byte* rows() const { return begin_ + rows_at(size_); }
+
+ private:
+  Region(Descriptor memory, const RegionSize& size, std::byte* begin)
+      : memory_(std::move(memory)), size_(size), begin_(begin) {}
+  static std::optional<Region> map(Descriptor memory, const RegionSize& size);
+  static std::size_t ring_at(const RegionSize& size);
+  static std::size_t rows_at(const RegionSize& size);
+  static std::size_t bytes(const RegionSize& size) { return rows_at(size) + size.slots * size.row_bytes; }
+
+  Descriptor memory_;
+  RegionSize size_;
+  std::byte* begin_;
+};
+
+}  // namespace dtrain::data

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The ranks of a node with one reader: each process a rank, as a launcher starts them. Their rows are those that each
+would read by itself, whoever leaves or dies."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+
+from tables import ALL, GROUP, table, write_set
+
+WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
+RANKS = 4
+WINDOW = 8 * GROUP + 16 * 2048
+
+
+class Rank:
+    """A worker process. Its answer to a job comes when it is asked for."""
+
+    def __init__(self, rank, round=0):
+        self.rank = rank
+        names = {"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": RANKS, "TORCHELASTIC_RUN_ID": f"node-loader-{os.getpid()}",
+                 "DTRAIN_ROUND": round}
+        self.process = subprocess.Popen(
+            [WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **{name: str(value) for name, value in names.items()}})
+
+    def begin(self, options, **job):
+        job["options"] = {"rank": self.rank, "world_size": RANKS, "columns": ["id"], "window": WINDOW,
+                          "batch_size": 100, **options}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        return json.loads(self.process.stdout.readline())
+
+    def bytes_read(self):
+        lines = pathlib.Path(f"/proc/{self.process.pid}/io").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+
+    def end(self):
+        """What it has said."""
+        self.process.stdin.close()
+        said = self.process.stderr.read()
+        self.process.wait(timeout=30)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return said
+
+
+class NodeLoader(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-node-loader-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.set = str(write_set(cls.folder / "set"))
+        cls.ranks = [Rank(rank) for rank in range(RANKS)]
+        cls.addClassCleanup(lambda: [rank.end() for rank in cls.ranks])
+
+    def ask(self, options=None, ranks=None, each=None, **job):
+        """The answers of all ranks to a job. each: what else a rank's job has."""
+        ranks = ranks or self.ranks
+        for rank in ranks:
+            rank.begin({"paths": [self.set], **(options or {})}, **{**job, **(each or {}).get(rank.rank, {})})
+        return [rank.answer() for rank in ranks]
+
+    def alone(self, options=None, **job):
+        """The same, each by itself, one after the other."""
+        return [self.ask({**(options or {}), "one_reader": False, "rank": rank}, self.ranks[:1], **job)[0]
+                for rank in range(RANKS)]
+
+    def same(self, found, expected):
+        for answer in (*found, *expected):
+            self.assertNotIn("data_error", answer)
+        for key in ("epochs", "state"):
+            self.assertEqual([answer[key] for answer in found], [answer[key] for answer in expected])
+
+    def test_rows_are_those_of_each_rank_by_itself(self):
+        """Every value of three epochs, whatever the window, the order, and the rows that repeat at the end."""
+        everything = {"columns": [name for name in table(0, 1).column_names if name not in ("a", "b")],
+                      "matrices": {"x": ["b", "a"]}}
+        for options in ({"window": 0}, {}, {"shuffle": False}, {"batch_size": 7, "prefetch": 1, "drop_last": True},
+                        {"batch_size": ALL}, {**everything, "window": 60 * 4000, "seed": 3}):
+            with self.subTest(options=options):
+                job = {"epochs": 3, "values": "matrices" in options}
+                self.same(self.ask(options, **job), self.alone(options, **job))
+
+    def test_going_on_from_a_state(self):
+        states = [batch["state"] for batch in self.alone(epochs=2)[0]["epochs"][1]]
+        for state in states[:3]:
+            self.same(self.ask(state=state, epochs=3), self.alone(state=state, epochs=3))
+
+    def test_each_byte_is_read_once(self):
+        rows = 100_000
+        columns = pyarrow.table({f"f{at}": numpy.random.default_rng(at).random(rows) for at in range(10)})
+        folder = self.folder / "wide"
+        folder.mkdir()
+        parquet.write_table(columns, folder / "0.parquet", row_group_size=5000, compression="none",
+                            use_dictionary=False)
+        size = 10 * 8 * rows
+        before = [rank.bytes_read() for rank in self.ranks]
+        answers = self.ask({"paths": [str(folder)], "columns": [], "window": 650_000, "batch_size": 500},
+                           quiet=True)
+        self.assertEqual({answer["epoch"] for answer in answers}, {1})
+        read = sum(rank.bytes_read() for rank in self.ranks) - sum(before)
+        # Footers are read by all. The reader goes on to the next epoch, and when its rank has ended others read what is
+        # left by themselves.
+        self.assertLess(read, 1.6 * size)
+        self.assertGreater(read, 0.99 * size)
+
+    def test_a_rank_that_leaves_early(self):
+        """It may be the reader. The others get all their rows, and wait for nobody. It leaves when all have come: only
+        the first 4096 rows can be read before that."""
+        expected = self.alone(epochs=3)
+        for leaver in range(RANKS):
+            found = self.ask(epochs=3, each={leaver: {"batches": 14}})
+            self.assertEqual(found[leaver]["epochs"][1], expected[leaver]["epochs"][1][:4])
+            rest = [rank for rank in range(RANKS) if rank != leaver]
+            self.same([found[rank] for rank in rest], [expected[rank] for rank in rest])
+
+    def test_the_reader_dies(self):
+        """In another round, so that it is surely rank 0: it has begun when the others are not there yet."""
+        reader = Rank(0, round=1)
+        reader.begin({"paths": [self.set]}, epochs=1000)
+        others = [Rank(rank, round=1) for rank in range(1, RANKS)]
+        try:
+            for rank in others:
+                rank.begin({"paths": [self.set]}, epochs=60)
+            while not all(self.shares(rank) for rank in others):
+                self.assertIsNone(others[0].process.poll())
+            reader.process.kill()
+            self.same([rank.answer() for rank in others], self.alone(epochs=60)[1:])
+        finally:
+            reader.process.stdin.close()
+            reader.process.wait(timeout=30)
+            said = [rank.end() for rank in others]
+        for text in said:
+            self.assertIn("the rank that read for its node has ended; this rank reads by itself from here", text)
+
+    @staticmethod
+    def shares(rank):
+        """It maps a reader's memory."""
+        return "memfd:dtrain-rows" in pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text()
+
+    def test_every_rank_hears_of_a_broken_file(self):
+        folder = self.folder / "broken"
+        folder.mkdir()
+        for number in (0, 1):
+            parquet.write_table(table(3000 * number, 3000).select(["id"]), folder / f"{number}.parquet",
+                                row_group_size=500, compression="none", use_dictionary=False)
+        with open(folder / "1.parquet", "r+b") as file:
+            file.seek(4)
+            file.write(b"\x7f" * 100)
+        for answer in self.ask({"paths": [str(folder)], "shuffle": False}):
+            self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
+            self.assertNotIn("\n", answer["data_error"])
+
+    def test_nothing_is_left(self):
+        self.ask(epochs=3)
+        self.assertFalse(any(self.shares(rank) for rank in self.ranks))
+        descriptors = [len(os.listdir(f"/proc/{rank.process.pid}/fd")) for rank in self.ranks]
+        self.ask(epochs=3)
+        self.assertEqual([len(os.listdir(f"/proc/{rank.process.pid}/fd")) for rank in self.ranks], descriptors)
+
+
+if __name__ == "__main__":
+    unittest.main()
