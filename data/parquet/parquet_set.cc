@@ -197,7 +197,8 @@ std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::a
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
   const auto begin = std::chrono::steady_clock::now();
-  const auto reader = open_reader(pool_.get(), file.data, open_file(file.data, pool_.get()), file.footer, &decoded->disk_seconds);
+  const auto reader =
+      open_reader(pool_.get(), file.data, open_file(file.data, pool_.get()), file.footer, &decoded->disk_seconds);
   std::vector<int> leaves;
   for (const int field : file.fields)
     add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(field)], leaves);
