@@ -249,7 +249,8 @@ class ParquetLoader(BatchReader):
     paths: files, folders and patterns, here or in a store; else DTRAIN_DATASET's. columns, matrices: which columns
     become which tensors; all if there are none. fill: numbers in place of null values, by column. rank, world_size:
     else those of torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all
-    rows at once, or "auto"; else DTRAIN_LOADER's, or None. docs/training/loader.md has more.
+    rows at once, or "auto"; else DTRAIN_LOADER's, or None. one_reader: the ranks of a node read together.
+    docs/training/loader.md has more.
 
     Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
     """
