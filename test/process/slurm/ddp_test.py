@@ -15,6 +15,7 @@ import pyarrow.parquet as parquet  # noqa: E402
 import support_python  # noqa: E402
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
+PACKAGES = os.path.join(os.environ["DTRAIN_BIN_DIR"], "..", "python")
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "torch", "ddp_worker.py")
 
 
@@ -51,7 +52,8 @@ class Ddp(unittest.TestCase):
                 "import os\ndef predict(table):\n"
                 "    return {'x': table['x'], 'node': [os.environ['GROUP_RANK']] * len(table)}\n")
             done = self.cluster.run("srun", "-N3", DTRAIN, "predict", "--nproc", "1", "p.py", "in.parquet", "out",
-                                    cwd=folder, timeout=240, env=self.cluster.environment(PYTHON_EXEC=sys.executable))
+                                    cwd=folder, timeout=240,
+                                    env=self.cluster.environment(PYTHON_EXEC=sys.executable, PYTHONPATH=PACKAGES))
             self.assertEqual(done.returncode, 0, done.stderr)
             rows = parquet.read_table(f"{folder}/out")
         self.assertEqual(rows["x"].to_pylist(), list(range(60)))
