@@ -317,7 +317,7 @@ class PythonLoader(unittest.TestCase):
 
     def test_without_the_library(self):
         with mock.patch.object(_loader, "__file__", str(self.folder / "_loader.py")):
-            with self.assertRaisesRegex(ImportError, "not in this package. Build dtrain where pip has installed pyarrow"):
+            with self.assertRaisesRegex(ImportError, "not in this package. Build dtrain where pip has installed py"):
                 _loader._library.__wrapped__()
 
     def program(self, text):
