@@ -73,7 +73,8 @@ NODE_OF_MPI = "mpirun ends the job itself, with a code of its own: 137, 205 or 2
 OWN = {
     ("Open MPI", "node lost"): ((137, 205, 247), "lost|ORTE was unable", NODE_OF_MPI),
     ("Open MPI", "node without power"): ((205, 247), "ORTE (has lost|was unable)", NODE_OF_MPI),
-    ("MPICH", "node lost"): ((255,), "lost|process manager error", "mpiexec ends the job itself, with 255."),
+    ("MPICH", "node lost"): ((9, 255), "lost|process manager error",
+                             "mpiexec ends the job itself, with 255, or 9 if it sees the death of a process first."),
     ("ssh", "too few resources"): ((2,), "--nnodes is 3, and 2 hosts are named",
                                    "The list of hosts says what there is, so the command line is wrong."),
     ("Open MPI", "too few resources"): ((1,), "requested more processes than", "mpirun refuses."),
