@@ -13,17 +13,27 @@ def short_folder():
     return next((path for path in (os.environ.get("TMPDIR", "/tmp"), "/tmp") if len(path) <= LONGEST), None)
 
 
+def has_joined(ray):
+    """Whether there is a cluster. RAY_ADDRESS=local says, as it does to Ray, to look for none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named == "local":
+        return False
+    try:
+        ray.init(address="auto", logging_level="warning")
+    except ConnectionError as error:
+        if named:
+            raise Refused(f"RAY_ADDRESS={named}: {error}") from None
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def cluster():
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
     with contextlib.ExitStack() as ends:
         ends.callback(ray.shutdown)
-        try:
-            ray.init(address="auto", logging_level="warning")
-        except ConnectionError as error:
-            if os.environ.get("RAY_ADDRESS"):
-                raise Refused(f"RAY_ADDRESS={os.environ['RAY_ADDRESS']}: {error}") from None
+        if not has_joined(ray):
             folder = ends.enter_context(
                 tempfile.TemporaryDirectory(prefix="ray-", dir=short_folder(), ignore_cleanup_errors=True))
             ends.callback(ray.shutdown)  # before its folder goes

@@ -164,8 +164,8 @@ class Preprocess(WithInput):
         self.assertEqual(sorted(parquet.read_table(entry / "train")["half"].to_pylist()), list(range(100)))
 
     def test_ray_begins_here_and_ends(self):
-        self.environment.update(PYTHON_EXEC=RAY_PYTHON, PYTHONPATH=f"{MODULES}:{PANDAS}", TMPDIR=str(self.folder))
-        self.environment.pop("RAY_ADDRESS", None)
+        self.environment.update(PYTHON_EXEC=RAY_PYTHON, PYTHONPATH=f"{MODULES}:{PANDAS}", TMPDIR=str(self.folder),
+                                RAY_ADDRESS="local")  # other tests may have a cluster here
         self.write("ray", RAY_HALVES, processor="parallelism: 2")
         table = parquet.read_table(pathlib.Path(self.preprocess()["folder"]) / "train").sort_by("id")
         self.assertEqual(table["half"].to_pylist(), list(range(100)))
