@@ -15,6 +15,7 @@
 #include "data/process/source_work.h"
 #include "data/rows/operations.h"
 #include "data/rows/parallel.h"
+#include "data/source/source.h"
 
 namespace dtrain::data {
 namespace {
@@ -29,6 +30,20 @@ std::int64_t first_without(const arrow::Array& numbers) {
     if (std::isnan(value)) return row;
   }
   return numbers.length();
+}
+
+bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING;
+}
+
+// Arrow has two types of text. Which one a column has is up to the format of its file, and here to that of training.
+std::shared_ptr<arrow::DataType> type_then(const CarriedOut& then, const std::string& column,
+                                           const std::shared_ptr<arrow::DataType>& now) {
+  if (is_text(*now))
+    for (const auto& text : {arrow::utf8(), arrow::large_utf8()})
+      for (const SourceColumn& one : then.output)
+        if (one.name == column && one.type_name == text->ToString()) return text;
+  return now;
 }
 
 class Application {
@@ -47,7 +62,7 @@ class Application {
       known_.push_back(known_then(plan_.operations[i], then.statistics, operations_.type_before(i)));
     for (const std::size_t column : plan_.read) columns_.push_back(static_cast<int>(column));
     for (const OutputColumn& column : plan_.output)
-      fields_.push_back(arrow::field(column.name, operations_.types()[column.slot]));
+      fields_.push_back(arrow::field(column.name, type_then(then, column.name, operations_.types()[column.slot])));
     check_types(then);
     for (const Operation& operation : plan_.operations)
       if (std::holds_alternative<Scale>(operation.how)) scaled_.push_back(&operation);
@@ -96,7 +111,8 @@ class Application {
     for (std::size_t i = 0; i < plan_.operations.size(); ++i) operations_.apply(i, known_[i], rows);
     for (const Operation* operation : scaled_) check_numbers(*operation, rows);
     arrow::ArrayVector columns;
-    for (const OutputColumn& column : plan_.output) columns.push_back(rows.slots[column.slot]);
+    for (std::size_t i = 0; i < fields_.size(); ++i)
+      columns.push_back(plain_array(fields_[i]->name(), {rows.slots[plan_.output[i].slot]}, fields_[i]->type()));
     return arrow::RecordBatch::Make(arrow::schema(fields_), rows.count(), columns);
   }
 

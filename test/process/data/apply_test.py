@@ -143,6 +143,12 @@ class Apply(unittest.TestCase):
         write(table.set_column(0, "id", compute.add(table["id"], 0.5)), self.folder / "halves.parquet")
         self.assertIn(f"column 'id': {self.folder}/halves.parquet, row 1: ",
                       self.apply(self.folder / "halves.parquet", code=1))
+        large = self.raw.set_column(3, "city", self.raw["city"].cast(pyarrow.large_string()))
+        write(large, self.folder / "large.parquet")
+        for name, source, other in (("small text", "csv", "large.parquet"), ("large text", "large.parquet", "csv")):
+            trained = self.train(name, [{"select": ["id", "city"]}], source)
+            rows, _ = self.apply(self.folder / other, trained)
+            self.assertTrue(rows.equals(parquet.read_table(trained / "train")), name)
         lists = table.set_column(2, "n", pyarrow.array([[1]] * ROWS))
         write(lists, self.folder / "lists.parquet")
         self.assertIn("lists.parquet: column 'n' is list<", self.apply(self.folder / "lists.parquet", code=1))
