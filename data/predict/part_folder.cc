@@ -46,7 +46,7 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// The try of this process: what its handler of SIGTERM takes back.
+// The try of this process: what its handler of signals takes back.
 std::atomic<int> try_fd{-1};
 std::atomic<std::int64_t> try_begun{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -60,13 +60,15 @@ extern "C" void take_back_try(int signal) {
   ::raise(signal);  // comes when this handler returns
 }
 
-// Whatever else the program has set up for it stays.
+// Whatever else the program has set up for these signals stays.
 void watch_for_end() {
-  struct sigaction now = {};
-  if (::sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
-  struct sigaction wanted = {};
-  wanted.sa_handler = take_back_try;
-  ::sigaction(SIGTERM, &wanted, nullptr);
+  for (const int number : {SIGTERM, SIGINT}) {
+    struct sigaction now = {};
+    if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    struct sigaction wanted = {};
+    wanted.sa_handler = take_back_try;
+    ::sigaction(number, &wanted, nullptr);
+  }
 }
 
 }  // namespace

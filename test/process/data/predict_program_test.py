@@ -135,8 +135,14 @@ class PredictProgram(unittest.TestCase):
             self.assertEqual(self.calls().count(first), before.count(first), f"{first} was done, and done again")
 
     def test_python_goes_on_with_what_a_program_has_left(self):
+        self.check_that_python_goes_on(signal.SIGTERM)
+
+    def test_python_goes_on_after_control_c(self):
+        self.check_that_python_goes_on(signal.SIGINT)
+
+    def check_that_python_goes_on(self, by):
         # The same files mean the same to both. Only another program may not go on, so the plan is told of another one.
-        there = self.stop_in_the_middle([400], signal.SIGTERM)
+        there = self.stop_in_the_middle([400], by)
         tries = [path.read_bytes() for path in (self.output / ".dtrain").glob("*.tries")]
         self.assertEqual([text for text in tries if text], [], "a worker that was asked to end has not tried in vain")
         script = self.folder / "script.py"
