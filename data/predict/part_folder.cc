@@ -26,9 +26,10 @@ namespace fs = std::filesystem;
   throw DataError(fmt::format("dtrain: {}: {}", folder, why));
 }
 
+// A program that is started alone is a job of its own each time.
 std::string job_name() {
   const char* name = std::getenv("TORCHELASTIC_RUN_ID");
-  return name == nullptr ? "none" : name;
+  return name == nullptr ? "alone-" + random_name() : name;
 }
 
 void make_folder(const std::string& path) {

@@ -88,11 +88,13 @@ std::string link_content(const std::string& work, const std::string& path, const
   return *there;
 }
 
-std::string draft_ending() {
+std::string random_name() {
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_of_path("getrandom", errno);
-  return fmt::format("{:016x}.tmp", random);
+  return fmt::format("{:016x}", random);
 }
+
+std::string draft_ending() { return random_name() + ".tmp"; }
 
 std::optional<SharedFile> try_lock(const std::string& path) {
   SharedFile file = open_shared(path, O_RDWR | O_CREAT);

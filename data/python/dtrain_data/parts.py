@@ -152,7 +152,8 @@ class Parts:
     def __init__(self, kind, source, folder, script, arguments):
         self.folder = folder
         self.work = os.path.join(folder, ".dtrain")
-        self.job = os.environ.get("TORCHELASTIC_RUN_ID", "none").encode()
+        # A worker that is started alone is a job of its own each time.
+        self.job = (os.environ.get("TORCHELASTIC_RUN_ID") or f"alone-{secrets.token_hex(8)}").encode()
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
         os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
         self.parts = self._numbered(self._plan(kind, source, script, arguments))

@@ -168,6 +168,11 @@ class PredictProgram(unittest.TestCase):
         self.assertEqual(self.calls().count(800), 3)
         self.assertEqual(len(list(self.output.glob("part-*"))), PARTS - 1)
 
+    def test_a_program_alone_tries_again_at_each_start(self):
+        for _ in range(4):
+            self.assertIn("predict() failed on row group 1", self.refused("throw", "800"))
+        self.assertEqual(self.calls().count(800), 4)
+
     def test_what_is_wrong_is_one_line(self):
         for source, why in ((self.folder, "no file in this folder ends with .parquet"), (__file__, "Parquet"),
                             (self.folder / "none", "No such file")):

@@ -182,6 +182,8 @@ def predict(table):
         self.assertFalse(parts.has_failed(part))
         pathlib.Path(parts.beside(part, "tries")).write_bytes((parts.job + b"\n") * MOST_TRIES)
         self.assertTrue(parts.has_failed(part))
+        again = Parts("predict", str(self.input), str(self.output), self.script(DOUBLE), [])
+        self.assertFalse(again.has_failed(part), "a worker that is started alone again tries it again")
 
     def test_who_is_late_does_not_take_the_results_of_others_for_foreign_files(self):
         words = ["predict", str(self.input), str(self.output), self.script(DOUBLE), []]
