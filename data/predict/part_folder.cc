@@ -143,14 +143,17 @@ std::size_t PartFolder::tries(const Part& part) const {
 }
 
 std::optional<SharedFile> PartFolder::claim(const Part& part) const {
-  auto lock = try_lock(beside(part, "lock"));
+  auto lock = try_lock(beside(part, "lock"), Lock::exclusive);
   if (!lock || is_there(result(part)) || tries(part) >= kMostTries) return std::nullopt;
   return lock;
 }
 
 bool PartFolder::has_failed(const Part& part) const {
-  const auto lock = try_lock(beside(part, "lock"));
-  return lock && !is_there(result(part)) && tries(part) >= kMostTries;
+  const auto is_without = [&] { return !is_there(result(part)) && tries(part) >= kMostTries; };
+  if (!is_without()) return false;
+  // Who only looks keeps nobody else from looking. Who is at the last try has the lock.
+  const auto lock = try_lock(beside(part, "lock"), Lock::shared);
+  return lock && is_without();
 }
 
 PartFolder::OneTry::OneTry(const PartFolder& folder, const Part& part) : path_(folder.beside(part, "tries")) {

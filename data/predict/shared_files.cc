@@ -96,9 +96,9 @@ std::string random_name() {
 
 std::string draft_ending() { return random_name() + ".tmp"; }
 
-std::optional<SharedFile> try_lock(const std::string& path) {
+std::optional<SharedFile> try_lock(const std::string& path, Lock lock) {
   SharedFile file = open_shared(path, O_RDWR | O_CREAT);
-  while (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(file.fd(), (lock == Lock::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR) throw_of_path(path, errno);
   }

@@ -45,8 +45,9 @@ std::string random_name();
 // Of a file that is being written.
 std::string draft_ending();
 
-// An exclusive lock; nothing: another process has it.
-std::optional<SharedFile> try_lock(const std::string& path);
+enum class Lock { exclusive, shared };
+// Nothing: another process has one that excludes it.
+std::optional<SharedFile> try_lock(const std::string& path, Lock lock);
 
 void sync_shared_folder(const std::string& path);
 bool is_there(const std::string& path);

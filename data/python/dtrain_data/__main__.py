@@ -95,6 +95,8 @@ def refuse_what_fails(parts):
         raise Refused(f"{len(failed)} of {len(parts.parts)} row groups have no result; the others have theirs in "
                       f"{parts.folder}. Starting again tries these again; with another script or input, choose another "
                       "folder")
+    if len(parts.left()) < len(left):  # others have gone on meanwhile
+        refuse_what_fails(parts)
 
 
 def main(kind, script, source, folder, *arguments):
