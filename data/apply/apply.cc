@@ -50,7 +50,7 @@ class Application {
  public:
   Application(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input,
               const std::filesystem::path& folder, const ProgressSink& progress)
-      : recipe_(recipe_to_read(then, input)),
+      : recipe_(recipe_to_read(then, asked, input)),
         progress_(progress),
         source_(open_source(recipe_)),
         plan_(plan_to_apply(then, asked, source_columns(source_->schema()), file_of(*source_))),

@@ -22,6 +22,12 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
+std::optional<std::int64_t> number_asked(const nlohmann::json& request, const char* key) {
+  const auto value = request.find(key);
+  if (value == request.end() || value->is_null()) return std::nullopt;
+  return value->get<std::int64_t>();
+}
+
 }  // namespace
 
 int apply_command(const Processor& processor, const ApplyFill& fill) {
@@ -36,6 +42,8 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
                        file,
                        request.value("filter", false),
                        request.value("without", std::vector<std::string>()),
+                       number_asked(request, "parallelism"),
+                       number_asked(request, "memory_limit_bytes"),
                        {},
                        request.value("quiet", false)};
     nlohmann::json files = {{"input", request.at("input")}};  // as a recipe has them

@@ -116,7 +116,7 @@ ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const
   return plan;
 }
 
-Recipe recipe_to_read(const CarriedOut& then, const std::vector<std::string>& input) {
+Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input) {
   Recipe recipe;
   recipe.input = input;
   Cast types;
@@ -126,9 +126,8 @@ Recipe recipe_to_read(const CarriedOut& then, const std::vector<std::string>& in
   recipe.split.shares = {{"rows", 1.0}};
   recipe.shuffle = false;
   recipe.row_group_rows = then.recipe.row_group_rows;
-  recipe.parallelism = then.recipe.parallelism;
-  recipe.memory_limit_bytes = then.recipe.memory_limit_bytes;
-  recipe.threads = then.recipe.threads;
+  recipe.parallelism = asked.parallelism;
+  recipe.memory_limit_bytes = asked.memory_limit_bytes;
   return recipe;
 }
 

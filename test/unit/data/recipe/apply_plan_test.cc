@@ -86,7 +86,13 @@ TEST_CASE("a column of another type becomes what it was then, before all steps")
 }
 
 TEST_CASE("what a recipe.json is, and how text is read for it") {
-  const Recipe recipe = recipe_to_read(carried_out(kSteps), {"new.csv"});
+  auto then = carried_out(kSteps);
+  then.recipe.memory_limit_bytes = 100'000'000;  // of another machine
+  then.recipe.threads = then.recipe.parallelism = 64;
+  const Recipe recipe = recipe_to_read(then, {false, {}, 3}, {"new.csv"});
+  CHECK(recipe.parallelism == 3);
+  CHECK_FALSE(recipe.memory_limit_bytes);
+  CHECK_FALSE(recipe.threads);
   CHECK(recipe.input == std::vector<std::string>{"new.csv"});
   CHECK(recipe.row_group_rows == 7);
   const auto types = types_to_read(recipe);
