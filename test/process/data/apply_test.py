@@ -131,7 +131,7 @@ class Apply(unittest.TestCase):
         path = self.folder / "less.parquet"
         write(self.raw.drop_columns(["n"]), path)
         self.assertIn(f"{path}: it has no column 'n', which the recipe reads; if it is the label, leave it out: "
-                      "--without n", self.apply(path, code=1))
+                      "--without number\n", self.apply(path, code=1))
         rows, _ = self.apply(path, without=["number"], filter=True)
         self.assertEqual((rows.num_rows, rows.schema.names), (ROWS, ["id", "x", "city", "yes", "same"]))
         self.assertIn("--without: the recipe's result has no column 'n'", self.apply(path, without=["n"], code=2))

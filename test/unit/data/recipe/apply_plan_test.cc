@@ -65,6 +65,12 @@ TEST_CASE("the label may be left out, with what is done to it and asked of it") 
   CHECK_THROWS_WITH(plan_to_apply(then, {}, now, "new.csv"),
                     "dtrain: new.csv: it has no column 'label', which the recipe reads; if it is the label, leave it "
                     "out: --without label");
+  const auto renamed = carried_out(R"([{"filter": {"column": "city", "op": "==", "value": "a"}},
+      {"select": ["x", "label"]}, {"rename": {"label": "y"}}])");
+  CHECK_THROWS_WITH(plan_to_apply(renamed, {}, {kThen[0]}, "new.csv"), Catch::EndsWith("leave it out: --without y"));
+  CHECK_THROWS_WITH(plan_to_apply(renamed, {true, {"y"}}, {kThen[0]}, "new.csv"),
+                    "dtrain: new.csv: it has no column 'city', which the recipe reads; a filter needs it: do without "
+                    "--filter");
   CHECK_THROWS_WITH(plan_to_apply(then, {false, {"none"}}, kThen, "new.csv"),
                     "dtrain: --without: the recipe's result has no column 'none'");
   CHECK_THROWS_WITH(plan_to_apply(then, {false, {"x", "city", "label"}}, kThen, "new.csv"),
