@@ -32,6 +32,12 @@ std::int64_t first_without(const arrow::Array& numbers) {
   return numbers.length();
 }
 
+std::vector<std::string> names_of(const std::vector<SourceColumn>& columns) {
+  std::vector<std::string> names;
+  for (const SourceColumn& column : columns) names.push_back(column.name);
+  return names;
+}
+
 bool is_text(const arrow::DataType& type) {
   return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING;
 }
@@ -52,7 +58,7 @@ class Application {
               const std::filesystem::path& folder, const ProgressSink& progress)
       : recipe_(recipe_to_read(then, asked, input)),
         progress_(progress),
-        source_(open_source(recipe_)),
+        source_(open_source(recipe_, names_of(then.input))),
         plan_(plan_to_apply(then, asked, source_columns(source_->schema()), file_of(*source_))),
         growth_(growth_of(plan_, source_columns(source_->schema()))),
         work_(work_of(recipe_, *source_, growth_, memory_limit(recipe_))),

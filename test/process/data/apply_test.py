@@ -153,6 +153,15 @@ class Apply(unittest.TestCase):
         write(lists, self.folder / "lists.parquet")
         self.assertIn("lists.parquet: column 'n' is list<", self.apply(self.folder / "lists.parquet", code=1))
 
+    def test_columns_that_training_did_not_have_are_left_out_whatever_is_in_them(self):
+        expected, _ = self.apply(self.folder / "csv")
+        for ending in "csv", "json":
+            path = self.folder / f"more.{ending}"
+            write(self.raw.append_column("more", pyarrow.nulls(ROWS)), path)
+            self.assertTrue(self.apply(path)[0].equals(expected), ending)
+        path.write_text('{"more": 1}\n')
+        self.assertIn("it has none of the columns that the recipe reads", self.apply(path, code=1))
+
     def test_progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet(self):
         for quiet in False, True:
             screen, terminal = pty.openpty()
