@@ -20,11 +20,11 @@
 namespace dtrain::data {
 namespace {
 
-// The first row without a number; the length: all have one.
-std::int64_t first_without(const arrow::Array& numbers) {
+// The first row that is NaN; the length: none is.
+std::int64_t first_nan(const arrow::Array& numbers) {
   const bool is_double = numbers.type_id() == arrow::Type::DOUBLE;
   for (std::int64_t row = 0; row < numbers.length(); ++row) {
-    if (numbers.IsNull(row)) return row;
+    if (numbers.IsNull(row)) continue;
     const double value = is_double ? static_cast<const arrow::DoubleArray&>(numbers).Value(row)
                                    : static_cast<double>(static_cast<const arrow::FloatArray&>(numbers).Value(row));
     if (std::isnan(value)) return row;
@@ -122,17 +122,16 @@ class Application {
     return arrow::RecordBatch::Make(arrow::schema(fields_), rows.count(), columns);
   }
 
-  // A model was trained on numbers alone in such a column.
+  // Training refuses NaN in such a column. Null stays null, as there.
   void check_numbers(const Operation& operation, const Rows& rows) const {
     const auto& slot = *rows.slots[operation.slots.front()];
     if (slot.type_id() != arrow::Type::DOUBLE && slot.type_id() != arrow::Type::FLOAT) return;  // a later step's
-    const std::int64_t row = first_without(slot);
+    const std::int64_t row = first_nan(slot);
     if (row == slot.length()) return;
-    fail_at(
-        source_->where(rows.unit, rows.numbers->Value(row)),
-        fmt::format("column '{}' has no value, and {} needs one. Write one there, leave such rows out (--filter, if "
-                    "the recipe has a filter for it), or the column (--without)",
-                    operation.column, operation.path));
+    fail_at(source_->where(rows.unit, rows.numbers->Value(row)),
+            fmt::format("column '{}' is NaN, and {} needs a number. Write one there, leave such rows out (--filter, if "
+                        "the recipe has a filter for it), or the column (--without)",
+                        operation.column, operation.path));
   }
 
   void tell() {

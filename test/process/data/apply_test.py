@@ -120,11 +120,11 @@ class Apply(unittest.TestCase):
         self.assertEqual(rows.num_rows, 3)
 
     def test_what_is_missing_is_named_with_its_file_and_row(self):
-        nulls = self.train("nulls", [{"cast": {"n": "float32"}}, {"normalize": {"n": "zscore"}}])
-        path = self.folder / "hole.csv"
-        write(self.raw.slice(0, 20).set_column(2, "n", pyarrow.array([None if i == 7 else i for i in range(20)])), path)
-        self.assertIn(f"{path}, row 8: column 'n' has no value, and dataset.steps[1].normalize.n needs one",
-                      self.apply(path, nulls, code=1))
+        path = self.folder / "nan.parquet"
+        numbers = pyarrow.array([float("nan" if i == 7 else i) for i in range(20)])
+        write(self.raw.slice(0, 20).set_column(1, "x", numbers), path)
+        self.assertIn(f"{path}, row 8: column 'x' is NaN, and dataset.steps[0].normalize.x needs a number",
+                      self.apply(path, self.train("nan", [{"normalize": {"x": "zscore"}}]), code=1))
         path = self.folder / "word.csv"
         path.write_text("id,x,n,city,yes,same\n" + "1,2,3,c,true,1\n" * 5 + "1,2,three,c,true,1\n")
         self.assertIn(f"{path}, row 6: ", self.apply(path, code=1))
@@ -135,6 +135,12 @@ class Apply(unittest.TestCase):
         rows, _ = self.apply(path, without=["number"], filter=True)
         self.assertEqual((rows.num_rows, rows.schema.names), (ROWS, ["id", "x", "city", "yes", "same"]))
         self.assertIn("--without: the recipe's result has no column 'n'", self.apply(path, without=["n"], code=2))
+
+    def test_null_stays_null_where_it_did_so_in_training(self):
+        trained = self.train("null", [{"normalize": {"x": "zscore"}}])
+        rows, _ = self.apply(self.folder / "json", trained)
+        self.assertGreater(rows["x"].null_count, 0)
+        self.assertTrue(rows.equals(parquet.read_table(trained / "train")))
 
     def test_another_type_becomes_that_of_training_or_is_an_error(self):
         table = self.raw.set_column(0, "id", self.raw["id"].cast("float64"))
