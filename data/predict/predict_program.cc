@@ -117,6 +117,7 @@ void work_in(const PartFolder& folder, const std::string& output, const std::fun
     if (!left.empty())
       throw DataError(fmt::format("dtrain: {}: {} is gone since the job was done; remove the folder", output,
                                   folder.result(left.front())));
+    folder.finish();  // who was killed while it did so has left files
     return say_of_work(
         fmt::format("all {} row groups have their results in {} already", folder.parts().size(), output));
   }

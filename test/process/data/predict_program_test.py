@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,10 +104,14 @@ class PredictProgram(unittest.TestCase):
         self.check_results()
         self.assertEqual(self.calls(), list(range(0, ALL, GROUP)))
         self.assertIn(f"of {PARTS} row groups", said)
+        left = self.output / ".dtrain"  # by somebody who was killed when all was done
+        left.mkdir()
+        shutil.copy(self.output / "_SUCCESS", left / "plan.json")
         begun = time.monotonic()
         self.assertIn("have their results", self.predict(flags=["--nproc=1"]))
         self.assertLess(time.monotonic() - begun, 5)  # less than a second, on a machine with nothing else to do
         self.assertEqual(len(self.calls()), PARTS)
+        self.assertFalse(left.exists())
         self.assertIn("was made with other arguments", self.refused("throw", "0"))
         self.assertIn("was made of other input files", self.refused(source=self.input / "[02].parquet"))
 

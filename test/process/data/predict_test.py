@@ -93,6 +93,9 @@ class Predict(unittest.TestCase):
         self.assertEqual(self.calls(), list(range(0, ALL, GROUP)))
         self.assertIn(f"of {PARTS} row groups", said)
         before = {path: path.stat().st_mtime_ns for path in self.output.iterdir()}
+        left = self.output / ".dtrain"  # by somebody who was killed when all was done
+        left.mkdir()
+        shutil.copy(self.output / "_SUCCESS", left / "plan.json")
         self.assertIn("have their results", self.predict(self.script(DOUBLE)))
         self.assertEqual({path: path.stat().st_mtime_ns for path in self.output.iterdir()}, before)
         self.assertEqual(len(self.calls()), PARTS)
