@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import numpy
@@ -107,9 +106,7 @@ class PredictProgram(unittest.TestCase):
         left = self.output / ".dtrain"  # by somebody who was killed when all was done
         left.mkdir()
         shutil.copy(self.output / "_SUCCESS", left / "plan.json")
-        begun = time.monotonic()
         self.assertIn("have their results", self.predict(flags=["--nproc=1"]))
-        self.assertLess(time.monotonic() - begun, 5)  # less than a second, on a machine with nothing else to do
         self.assertEqual(len(self.calls()), PARTS)
         self.assertFalse(left.exists())
         self.assertIn("was made with other arguments", self.refused("throw", "0"))
