@@ -1,8 +1,10 @@
 // Tested by test/process/data/apply_test.py.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
@@ -16,6 +18,9 @@ namespace dtrain::data {
 namespace {
 
 std::string text_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw CacheError(kUsageCode, path + ": this is a folder; name the recipe.json in it");
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file) throw CacheError(kUsageCode, path + ": the recipe cannot be read");

@@ -189,6 +189,9 @@ class Apply(unittest.TestCase):
         for text in "{}", "no JSON":
             (wrong / "recipe.json").write_text(text)
             self.assertIn("this is no recipe.json", self.apply(self.folder / "csv", wrong, code=2))
+        (self.folder / "folder/recipe.json").mkdir(parents=True)
+        self.assertIn("this is a folder; name the recipe.json", self.apply(self.folder / "csv", self.folder / "folder",
+                                                                           code=2))
         self.assertIn("the recipe cannot be read", self.apply(self.folder / "csv", self.folder, code=2))
 
     def test_predict_applies_a_recipe_first(self):

@@ -183,6 +183,10 @@ class PredictProgram(unittest.TestCase):
         other.mkdir()
         parquet.write_table(pyarrow.table({"key": [1]}), other / "0.parquet")
         self.assertIn("0.parquet: it has no column 'id'", self.refused(source=other))
+        for what, why in (("name", "dtrain: InputRows: no tensor is called 'name'; there are: id\n"),
+                          ("twice", "dtrain: Predictor: column 'id' is asked for twice; name it once\n")):
+            self.output = self.folder / what
+            self.assertIn(why, self.refused(what))
         self.output = self.folder
         self.assertIn("has other files than results", self.refused())
         self.assertIn("usage: ", self.says([WORKER, "in"], 2))
