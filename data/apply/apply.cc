@@ -34,6 +34,7 @@ std::int64_t first_nan(const arrow::Array& numbers) {
 
 std::vector<std::string> names_of(const std::vector<SourceColumn>& columns) {
   std::vector<std::string> names;
+  names.reserve(columns.size());
   for (const SourceColumn& column : columns) names.push_back(column.name);
   return names;
 }

@@ -62,7 +62,7 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
         cache_to_name({{"cache_dir", request.value("cache_dir", std::string())}, {"dataset", files}}), MakeFolder::yes);
     files["input"] = asked.input;
     wanted.build = [&](const std::filesystem::path& folder) {
-      const RowsOfSplits rows = {{"rows", fill(asked, folder)}};
+      RowsOfSplits rows = {{"rows", fill(asked, folder)}};
       if (in_store) check_objects_unchanged(processor, files, wanted.inputs);
       return rows;
     };
