@@ -122,6 +122,9 @@ std::string rows_request(const RawInput& input, const std::string& recipe, const
                        {"input", {files}}, {"filter", input.filter}, {"without", input.without}};
   const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
   if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
+  const auto dataset = config.is_object() ? config.value("dataset", WordsJson::object()) : WordsJson::object();
+  for (const char* key : {"parallelism", "memory_limit_bytes"})
+    if (dataset.contains(key)) request[key] = dataset[key];
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 

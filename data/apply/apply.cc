@@ -15,15 +15,16 @@
 #include "data/process/source_work.h"
 #include "data/rows/operations.h"
 #include "data/rows/parallel.h"
+#include "data/source/source.h"
 
 namespace dtrain::data {
 namespace {
 
-// The first row without a number; the length: all have one.
-std::int64_t first_without(const arrow::Array& numbers) {
+// The first row that is NaN; the length: none is.
+std::int64_t first_nan(const arrow::Array& numbers) {
   const bool is_double = numbers.type_id() == arrow::Type::DOUBLE;
   for (std::int64_t row = 0; row < numbers.length(); ++row) {
-    if (numbers.IsNull(row)) return row;
+    if (numbers.IsNull(row)) continue;
     const double value = is_double ? static_cast<const arrow::DoubleArray&>(numbers).Value(row)
                                    : static_cast<double>(static_cast<const arrow::FloatArray&>(numbers).Value(row));
     if (std::isnan(value)) return row;
@@ -31,13 +32,34 @@ std::int64_t first_without(const arrow::Array& numbers) {
   return numbers.length();
 }
 
+std::vector<std::string> names_of(const std::vector<SourceColumn>& columns) {
+  std::vector<std::string> names;
+  names.reserve(columns.size());
+  for (const SourceColumn& column : columns) names.push_back(column.name);
+  return names;
+}
+
+bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING;
+}
+
+// Arrow has two types of text. Which one a column has is up to the format of its file, and here to that of training.
+std::shared_ptr<arrow::DataType> type_then(const CarriedOut& then, const std::string& column,
+                                           const std::shared_ptr<arrow::DataType>& now) {
+  if (is_text(*now))
+    for (const auto& text : {arrow::utf8(), arrow::large_utf8()})
+      for (const SourceColumn& one : then.output)
+        if (one.name == column && one.type_name == text->ToString()) return text;
+  return now;
+}
+
 class Application {
  public:
   Application(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input,
               const std::filesystem::path& folder, const ProgressSink& progress)
-      : recipe_(recipe_to_read(then, input)),
+      : recipe_(recipe_to_read(then, asked, input)),
         progress_(progress),
-        source_(open_source(recipe_)),
+        source_(open_source(recipe_, names_of(then.input))),
         plan_(plan_to_apply(then, asked, source_columns(source_->schema()), file_of(*source_))),
         growth_(growth_of(plan_, source_columns(source_->schema()))),
         work_(work_of(recipe_, *source_, growth_, memory_limit(recipe_))),
@@ -47,7 +69,7 @@ class Application {
       known_.push_back(known_then(plan_.operations[i], then.statistics, operations_.type_before(i)));
     for (const std::size_t column : plan_.read) columns_.push_back(static_cast<int>(column));
     for (const OutputColumn& column : plan_.output)
-      fields_.push_back(arrow::field(column.name, operations_.types()[column.slot]));
+      fields_.push_back(arrow::field(column.name, type_then(then, column.name, operations_.types()[column.slot])));
     check_types(then);
     for (const Operation& operation : plan_.operations)
       if (std::holds_alternative<Scale>(operation.how)) scaled_.push_back(&operation);
@@ -96,21 +118,21 @@ class Application {
     for (std::size_t i = 0; i < plan_.operations.size(); ++i) operations_.apply(i, known_[i], rows);
     for (const Operation* operation : scaled_) check_numbers(*operation, rows);
     arrow::ArrayVector columns;
-    for (const OutputColumn& column : plan_.output) columns.push_back(rows.slots[column.slot]);
+    for (std::size_t i = 0; i < fields_.size(); ++i)
+      columns.push_back(plain_array(fields_[i]->name(), {rows.slots[plan_.output[i].slot]}, fields_[i]->type()));
     return arrow::RecordBatch::Make(arrow::schema(fields_), rows.count(), columns);
   }
 
-  // A model was trained on numbers alone in such a column.
+  // Training refuses NaN in such a column. Null stays null, as there.
   void check_numbers(const Operation& operation, const Rows& rows) const {
     const auto& slot = *rows.slots[operation.slots.front()];
     if (slot.type_id() != arrow::Type::DOUBLE && slot.type_id() != arrow::Type::FLOAT) return;  // a later step's
-    const std::int64_t row = first_without(slot);
+    const std::int64_t row = first_nan(slot);
     if (row == slot.length()) return;
-    fail_at(
-        source_->where(rows.unit, rows.numbers->Value(row)),
-        fmt::format("column '{}' has no value, and {} needs one. Write one there, leave such rows out (--filter, if "
-                    "the recipe has a filter for it), or the column (--without)",
-                    operation.column, operation.path));
+    fail_at(source_->where(rows.unit, rows.numbers->Value(row)),
+            fmt::format("column '{}' is NaN, and {} needs a number. Write one there, leave such rows out (--filter, if "
+                        "the recipe has a filter for it), or the column (--without)",
+                        operation.column, operation.path));
   }
 
   void tell() {

@@ -1,8 +1,10 @@
 // Tested by test/process/data/apply_test.py.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
@@ -16,10 +18,19 @@ namespace dtrain::data {
 namespace {
 
 std::string text_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw CacheError(kUsageCode, path + ": this is a folder; name the recipe.json in it");
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file) throw CacheError(kUsageCode, path + ": the recipe cannot be read");
   return text;
+}
+
+std::optional<std::int64_t> number_asked(const nlohmann::json& request, const char* key) {
+  const auto value = request.find(key);
+  if (value == request.end() || value->is_null()) return std::nullopt;
+  return value->get<std::int64_t>();
 }
 
 }  // namespace
@@ -36,6 +47,8 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
                        file,
                        request.value("filter", false),
                        request.value("without", std::vector<std::string>()),
+                       number_asked(request, "parallelism"),
+                       number_asked(request, "memory_limit_bytes"),
                        {},
                        request.value("quiet", false)};
     nlohmann::json files = {{"input", request.at("input")}};  // as a recipe has them
@@ -49,7 +62,7 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
         cache_to_name({{"cache_dir", request.value("cache_dir", std::string())}, {"dataset", files}}), MakeFolder::yes);
     files["input"] = asked.input;
     wanted.build = [&](const std::filesystem::path& folder) {
-      const RowsOfSplits rows = {{"rows", fill(asked, folder)}};
+      RowsOfSplits rows = {{"rows", fill(asked, folder)}};
       if (in_store) check_objects_unchanged(processor, files, wanted.inputs);
       return rows;
     };

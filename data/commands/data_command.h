@@ -1,10 +1,12 @@
 #pragma once
 // The commands of dtrain-data that `dtrain` starts. What is asked comes as JSON on standard input, and was checked by
 // dtrain as far as it can be without reading data; so nothing of it is in anybody's `ps`.
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,7 @@ struct ApplyRequest {
   std::string recipe_file;  // for people
   bool filter = false;
   std::vector<std::string> without{};
+  std::optional<std::int64_t> parallelism{}, memory_limit_bytes{};
   std::vector<std::string> input{};
   bool quiet = false;
 };
@@ -50,7 +53,7 @@ struct ApplyRequest {
 using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)>;
 
 // {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
-//  "quiet": false}
+//  "quiet": false, "parallelism": null, "memory_limit_bytes": null}
 int apply_command(const Processor& processor, const ApplyFill& fill);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,

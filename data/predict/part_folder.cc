@@ -26,9 +26,10 @@ namespace fs = std::filesystem;
   throw DataError(fmt::format("dtrain: {}: {}", folder, why));
 }
 
+// A program that is started alone is a job of its own each time.
 std::string job_name() {
   const char* name = std::getenv("TORCHELASTIC_RUN_ID");
-  return name == nullptr ? "none" : name;
+  return name == nullptr ? "alone-" + random_name() : name;
 }
 
 void make_folder(const std::string& path) {
@@ -46,7 +47,7 @@ std::set<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// The try of this process: what its handler of SIGTERM takes back.
+// The try of this process: what its handler of signals takes back.
 std::atomic<int> try_fd{-1};
 std::atomic<std::int64_t> try_begun{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -60,13 +61,15 @@ extern "C" void take_back_try(int signal) {
   ::raise(signal);  // comes when this handler returns
 }
 
-// Whatever else the program has set up for it stays.
+// Whatever else the program has set up for these signals stays.
 void watch_for_end() {
-  struct sigaction now = {};
-  if (::sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
-  struct sigaction wanted = {};
-  wanted.sa_handler = take_back_try;
-  ::sigaction(SIGTERM, &wanted, nullptr);
+  for (const int number : {SIGTERM, SIGINT}) {
+    struct sigaction now = {};
+    if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    struct sigaction wanted = {};
+    wanted.sa_handler = take_back_try;
+    ::sigaction(number, &wanted, nullptr);
+  }
 }
 
 }  // namespace
@@ -140,14 +143,17 @@ std::size_t PartFolder::tries(const Part& part) const {
 }
 
 std::optional<SharedFile> PartFolder::claim(const Part& part) const {
-  auto lock = try_lock(beside(part, "lock"));
+  auto lock = try_lock(beside(part, "lock"), Lock::exclusive);
   if (!lock || is_there(result(part)) || tries(part) >= kMostTries) return std::nullopt;
   return lock;
 }
 
 bool PartFolder::has_failed(const Part& part) const {
-  const auto lock = try_lock(beside(part, "lock"));
-  return lock && !is_there(result(part)) && tries(part) >= kMostTries;
+  const auto is_without = [&] { return !is_there(result(part)) && tries(part) >= kMostTries; };
+  if (!is_without()) return false;
+  // Who only looks keeps nobody else from looking. Who is at the last try has the lock.
+  const auto lock = try_lock(beside(part, "lock"), Lock::shared);
+  return lock && is_without();
 }
 
 PartFolder::OneTry::OneTry(const PartFolder& folder, const Part& part) : path_(folder.beside(part, "tries")) {

@@ -36,7 +36,7 @@ class PartFolder {
   bool has_failed(const Part& part) const;
 
   // A line in the file of tries, from now until settle(): who dies meanwhile has tried in vain. If this process is
-  // asked to end (SIGTERM), the line is taken back first.
+  // asked to end (SIGTERM, SIGINT), the line is taken back first.
   class OneTry {
    public:
     OneTry(const PartFolder& folder, const Part& part);

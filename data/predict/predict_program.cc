@@ -97,8 +97,11 @@ class PredictWork {
 
 void refuse_what_fails(const PartFolder& folder, const std::string& output) {
   const std::vector<Part> left = folder.left();
-  if (left.empty() || !std::all_of(left.begin(), left.end(), [&](const Part& part) { return folder.has_failed(part); }))
+  if (left.empty()) return;
+  if (!std::all_of(left.begin(), left.end(), [&](const Part& part) { return folder.has_failed(part); })) {
+    if (folder.left().size() < left.size()) refuse_what_fails(folder, output);  // others have gone on meanwhile
     return;
+  }
   for (const Part& part : left)
     say_of_work(fmt::format("{} has ended {} workers", folder.words(part), PartFolder::kMostTries));
   throw DataError(fmt::format(
@@ -114,6 +117,7 @@ void work_in(const PartFolder& folder, const std::string& output, const std::fun
     if (!left.empty())
       throw DataError(fmt::format("dtrain: {}: {} is gone since the job was done; remove the folder", output,
                                   folder.result(left.front())));
+    folder.finish();  // who was killed while it did so has left files
     return say_of_work(
         fmt::format("all {} row groups have their results in {} already", folder.parts().size(), output));
   }

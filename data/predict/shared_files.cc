@@ -88,15 +88,17 @@ std::string link_content(const std::string& work, const std::string& path, const
   return *there;
 }
 
-std::string draft_ending() {
+std::string random_name() {
   std::uint64_t random = 0;
   if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_of_path("getrandom", errno);
-  return fmt::format("{:016x}.tmp", random);
+  return fmt::format("{:016x}", random);
 }
 
-std::optional<SharedFile> try_lock(const std::string& path) {
+std::string draft_ending() { return random_name() + ".tmp"; }
+
+std::optional<SharedFile> try_lock(const std::string& path, Lock lock) {
   SharedFile file = open_shared(path, O_RDWR | O_CREAT);
-  while (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(file.fd(), (lock == Lock::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR) throw_of_path(path, errno);
   }

@@ -40,11 +40,14 @@ void make_once(const std::string& draft, const std::string& path, const std::fun
 // The same with this content. Returns what is at `path` then.
 std::string link_content(const std::string& work, const std::string& path, const std::string& content);
 
-// A name that nobody else gives to a file, whatever hosts and containers there are.
+// What nobody else names anything, whatever hosts and containers there are: 16 digits.
+std::string random_name();
+// Of a file that is being written.
 std::string draft_ending();
 
-// An exclusive lock; nothing: another process has it.
-std::optional<SharedFile> try_lock(const std::string& path);
+enum class Lock { exclusive, shared };
+// Nothing: another process has one that excludes it.
+std::optional<SharedFile> try_lock(const std::string& path, Lock lock);
 
 void sync_shared_folder(const std::string& path);
 bool is_there(const std::string& path);

@@ -61,6 +61,13 @@ std::optional<Operation> cast_to_then(const SourceColumn& then, const SourceColu
   return Operation{then.type, "column '" + then.name + "'", then.name, {slot}, {}, 0};
 }
 
+// What the user can do if a file has no such column.
+std::string without_slot(const ProcessPlan& plan, std::size_t slot) {
+  for (const OutputColumn& column : plan.output)
+    if (column.slot == slot) return "if it is the label, leave it out: --without " + column.name;
+  return "a filter needs it: do without --filter";
+}
+
 }  // namespace
 
 CarriedOut parse_carried_out(const nlohmann::json& json, const std::string& file) {
@@ -96,9 +103,8 @@ ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const
     const auto now =
         std::find_if(found.begin(), found.end(), [&](const SourceColumn& one) { return one.name == column.name; });
     if (now == found.end())
-      throw DataError(fmt::format(
-          "dtrain: {}: it has no column '{}', which the recipe reads; if it is the label, leave it out: --without {}",
-          file, column.name, column.name));
+      throw DataError(fmt::format("dtrain: {}: it has no column '{}', which the recipe reads; {}", file, column.name,
+                                  without_slot(whole, slot)));
     const std::size_t place = slot_of[slot] = plan.read.size();
     plan.read.push_back(static_cast<std::size_t>(now - found.begin()));
     plan.types.push_back(whole.types[slot]);
@@ -116,7 +122,7 @@ ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const
   return plan;
 }
 
-Recipe recipe_to_read(const CarriedOut& then, const std::vector<std::string>& input) {
+Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input) {
   Recipe recipe;
   recipe.input = input;
   Cast types;
@@ -126,9 +132,8 @@ Recipe recipe_to_read(const CarriedOut& then, const std::vector<std::string>& in
   recipe.split.shares = {{"rows", 1.0}};
   recipe.shuffle = false;
   recipe.row_group_rows = then.recipe.row_group_rows;
-  recipe.parallelism = then.recipe.parallelism;
-  recipe.memory_limit_bytes = then.recipe.memory_limit_bytes;
-  recipe.threads = then.recipe.threads;
+  recipe.parallelism = asked.parallelism;
+  recipe.memory_limit_bytes = asked.memory_limit_bytes;
   return recipe;
 }
 

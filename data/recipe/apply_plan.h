@@ -1,7 +1,9 @@
 #pragma once
 // What becomes of raw rows at prediction: the steps of a recipe that has been carried out, with what it found then.
 // Each row that comes in goes out. Pure.
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ CarriedOut parse_carried_out(const nlohmann::json& json, const std::string& file
 struct ApplyAsked {
   bool filter = false;               // the steps `filter` count
   std::vector<std::string> without;  // columns of the output, which are left out
+  // Of the machine that applies it, and not of that of training. None: as preprocessing chooses.
+  std::optional<std::int64_t> parallelism = {}, memory_limit_bytes = {};
 };
 
 // The operations in the order in which they are done, all in one pass. A column whose type is not what it was then is
@@ -31,7 +35,7 @@ struct ApplyAsked {
 ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const std::vector<SourceColumn>& found,
                           const std::string& file);
 
-// The types as which text files are read: what they were then.
-Recipe recipe_to_read(const CarriedOut& then, const std::vector<std::string>& input);
+// How the files are read: text as the types that the columns had then.
+Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input);
 
 }  // namespace dtrain::data

@@ -135,7 +135,7 @@ void check_schema(const std::string& first, const arrow::Schema& wanted, const s
           fmt::format("dtrain: {}: it has a column '{}', which {} does not have once", file, field->name(), first));
 }
 
-std::unique_ptr<Source> open_source(const Recipe& recipe) {
+std::unique_ptr<Source> open_source(const Recipe& recipe, const std::vector<std::string>& columns) {
   SourceFiles input = input_files(recipe.input, recipe.format);
   const std::string first = input.files.front().path;
   std::unique_ptr<Source> source;
@@ -144,7 +144,7 @@ std::unique_ptr<Source> open_source(const Recipe& recipe) {
   else if (input.format == InputFormat::ipc)
     source = open_ipc(std::move(input.files));
   else
-    source = open_text(std::move(input.files), input.format, types_to_read(recipe));
+    source = open_text(std::move(input.files), input.format, types_to_read(recipe), columns);
   if (source->schema().num_fields() == 0)
     throw DataError(fmt::format("dtrain: {}: its rows have no columns; write the file again", first));
   for (const auto& field : source->schema().fields())

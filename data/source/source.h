@@ -48,13 +48,15 @@ class Source {
 };
 
 // Looks at each file. Throws DataError: a file cannot be read, is empty, or has another schema than the first one.
-std::unique_ptr<Source> open_source(const Recipe& recipe);
+// `columns`: others in text files are left out, whatever is in them. None: all count.
+std::unique_ptr<Source> open_source(const Recipe& recipe, const std::vector<std::string>& columns = {});
 
 std::unique_ptr<Source> open_parquet(std::vector<DataFile> files);
 std::unique_ptr<Source> open_ipc(std::vector<DataFile> files);
-// `types`: of columns, beside those that are found in the text.
+// `types`: of columns, beside those that are found in the text. `columns`: as above.
 std::unique_ptr<Source> open_text(std::vector<DataFile> files, InputFormat format,
-                                  const std::vector<std::pair<std::string, ColumnType>>& types);
+                                  const std::vector<std::pair<std::string, ColumnType>>& types,
+                                  const std::vector<std::string>& columns);
 
 // Throws DataError if the schema of `file` is not that of `first`.
 void check_schema(const std::string& first, const arrow::Schema& wanted, const std::string& file,

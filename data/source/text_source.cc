@@ -13,6 +13,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
@@ -100,8 +101,8 @@ std::optional<std::int64_t> row_told(const std::string& message) {
 class TextSource : public Source {
  public:
   TextSource(std::vector<DataFile> files, InputFormat format,
-             const std::vector<std::pair<std::string, ColumnType>>& types)
-      : csv_(format == InputFormat::csv) {
+             const std::vector<std::pair<std::string, ColumnType>>& types, const std::vector<std::string>& columns)
+      : csv_(format == InputFormat::csv), wanted_(columns.begin(), columns.end()) {
     for (DataFile& input : files) add(std::move(input), types);
   }
 
@@ -173,6 +174,7 @@ class TextSource : public Source {
                    const std::vector<std::pair<std::string, ColumnType>>& types) {
     arrow::FieldVector fields;
     for (const auto& field : found.fields()) {
+      if (!counts(*field)) continue;
       auto type = plain_type(field->type());
       for (const auto& [name, wanted] : types)
         if (name == field->name()) type = arrow_type(wanted);
@@ -182,13 +184,17 @@ class TextSource : public Source {
                                   field->name(), kSampleBytes >> 10));
       fields.push_back(arrow::field(field->name(), type));
     }
+    if (fields.empty() && !wanted_.empty()) fail_at(path, "it has none of the columns that the recipe reads");
     schema_ = arrow::schema(fields);
   }
+
+  bool counts(const arrow::Field& field) const { return wanted_.empty() || wanted_.contains(field.name()); }
 
   // Types are those of the first file: a value that does not fit is an error of its row.
   void check_names(const std::string& path, const arrow::Schema& found) const {
     arrow::FieldVector fields;
     for (const auto& field : found.fields()) {
+      if (!counts(*field)) continue;
       const auto known = schema_->GetFieldByName(field->name());
       fields.push_back(known ? known : field);
     }
@@ -254,7 +260,8 @@ class TextSource : public Source {
   arrow::Result<std::shared_ptr<arrow::Table>> parse_json(const std::shared_ptr<arrow::Buffer>& text) const {
     auto parse = arrow::json::ParseOptions::Defaults();
     parse.explicit_schema = schema_;
-    parse.unexpected_field_behavior = arrow::json::UnexpectedFieldBehavior::Error;
+    parse.unexpected_field_behavior =
+        wanted_.empty() ? arrow::json::UnexpectedFieldBehavior::Error : arrow::json::UnexpectedFieldBehavior::Ignore;
     const auto input = std::make_shared<arrow::io::BufferReader>(text);
     ARROW_ASSIGN_OR_RAISE(const auto reader, arrow::json::TableReader::Make(arrow::default_memory_pool(), input,
                                                                             json_read(text->size()), parse));
@@ -262,14 +269,16 @@ class TextSource : public Source {
   }
 
   bool csv_;
+  std::set<std::string> wanted_;  // columns; none: all
   std::vector<File> files_;
 };
 
 }  // namespace
 
 std::unique_ptr<Source> open_text(std::vector<DataFile> files, InputFormat format,
-                                  const std::vector<std::pair<std::string, ColumnType>>& types) {
-  return std::make_unique<TextSource>(std::move(files), format, types);
+                                  const std::vector<std::pair<std::string, ColumnType>>& types,
+                                  const std::vector<std::string>& columns) {
+  return std::make_unique<TextSource>(std::move(files), format, types, columns);
 }
 
 }  // namespace dtrain::data

@@ -275,6 +275,7 @@ def divide(workers, room):
 
 def larger_tasks(context, workers):
     """The workers of each task, and what Spark is told of these tasks: one takes what its workers take together."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
     conf, scala = context.getConf(), context._jsc.sc()
     if scala.isLocal():  # where nothing else runs
@@ -289,9 +290,12 @@ def larger_tasks(context, workers):
         return ResourceProfileBuilder().require(asks).build
 
     def room(of_task):
-        asks = profile(of_task)._java_resource_profile
-        scala.resourceProfileManager().addResourceProfile(asks)
-        return scala.maxNumConcurrentTasks(asks)
+        try:
+            asks = profile(of_task)._java_resource_profile
+            scala.resourceProfileManager().addResourceProfile(asks)
+            return scala.maxNumConcurrentTasks(asks)
+        except Py4JJavaError:  # more than any executor has, or no amount that a task can have
+            return 0
 
     divided = divide(workers, room)
     return divided, profile(divided[0]) if divided[0] > 1 else None

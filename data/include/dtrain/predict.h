@@ -42,7 +42,12 @@ struct InputRows {
   std::map<std::string, torch::Tensor> tensors;
   std::int64_t rows = 0;
 
-  const torch::Tensor& at(const std::string& name) const { return tensors.at(name); }
+  const torch::Tensor& at(const std::string& name) const {
+    if (const auto found = tensors.find(name); found != tensors.end()) return found->second;
+    std::string names;
+    for (const auto& each : tensors) names += (names.empty() ? "" : ", ") + each.first;
+    throw DataError("dtrain: InputRows: no tensor is called '" + name + "'; there are: " + names);
+  }
 };
 
 // A value for each row: a tensor [rows], or [rows, n], which becomes a column of lists, on any device; or texts.

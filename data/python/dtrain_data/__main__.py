@@ -95,6 +95,8 @@ def refuse_what_fails(parts):
         raise Refused(f"{len(failed)} of {len(parts.parts)} row groups have no result; the others have theirs in "
                       f"{parts.folder}. Starting again tries these again; with another script or input, choose another "
                       "folder")
+    if len(parts.left()) < len(left):  # others have gone on meanwhile
+        refuse_what_fails(parts)
 
 
 def main(kind, script, source, folder, *arguments):
@@ -107,6 +109,7 @@ def main(kind, script, source, folder, *arguments):
     if parts.done_before:
         if before:
             raise Refused(f"{folder}: {parts.result(before[0])} is gone since the job was done; remove the folder")
+        parts.finish()  # who was killed while it did so has left files
         return say(f"all {len(parts.parts)} row groups have their results in {folder} already")
     try:
         done, rows = work(parts, kind, loaded(kind, script, arguments)) if before else (0, 0)

@@ -214,14 +214,15 @@ RESULTS = {"dask": dask_result, "modin": modin_result, "ray": ray_result}
 def work(kind, load, source, folder):
     """load() gives the user's function; rank 0 alone calls it, when there is a cluster."""
     attempt = Attempt(folder)
+    if kind == "ray" and attempt.rank > 0:  # Ray has workers of its own, and rank 0 may have written files already
+        return None
     check_packages(kind)
     files = input_files(source, folder)
     if attempt.is_done():
         return None
-    if kind == "ray":  # which has workers of its own
-        if attempt.rank == 0:
-            with attempt.result() as new:
-                ray_result(load, files, new)
+    if kind == "ray":
+        with attempt.result() as new:
+            ray_result(load, files, new)
         return None
     cluster = Cluster(attempt)
     os.environ.update(cluster.environment())

@@ -112,6 +112,8 @@ def main():
             signal.signal(number, _end)
     try:
         program = built(PROGRAM)
+        for number in signal.SIGPIPE, signal.SIGXFSZ:  # which Python ignores, and whoever it becomes would too
+            signal.signal(number, signal.SIG_DFL)
         os.execv(program, [PROGRAM, *sys.argv[1:]])
     except (ImportError, OSError) as error:
         print(error, file=sys.stderr)

@@ -152,7 +152,8 @@ class Parts:
     def __init__(self, kind, source, folder, script, arguments):
         self.folder = folder
         self.work = os.path.join(folder, ".dtrain")
-        self.job = os.environ.get("TORCHELASTIC_RUN_ID", "none").encode()
+        # A worker that is started alone is a job of its own each time.
+        self.job = (os.environ.get("TORCHELASTIC_RUN_ID") or f"alone-{secrets.token_hex(8)}").encode()
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
         os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
         self.parts = self._numbered(self._plan(kind, source, script, arguments))
@@ -224,12 +225,12 @@ class Parts:
         return [part for part in self.parts if os.path.basename(self.result(part)) not in there]
 
     @contextlib.contextmanager
-    def locked(self, part):
+    def locked(self, part, how=fcntl.LOCK_EX):
         """Whether the part is locked by this process until the end of the block."""
         lock = os.open(self.beside(part, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, how | fcntl.LOCK_NB)
                 held = True
             except BlockingIOError:
                 held = False
@@ -245,8 +246,14 @@ class Parts:
 
     def has_failed(self, part):
         """Nobody works on it, and nobody will: it has had all its tries."""
-        with self.locked(part) as held:
-            return held and not os.path.exists(self.result(part)) and self.tries(part) >= MOST_TRIES
+        if not self._is_without(part):
+            return False
+        # Who only looks keeps nobody else from looking. Who is at the last try has the lock.
+        with self.locked(part, fcntl.LOCK_SH) as held:
+            return held and self._is_without(part)
+
+    def _is_without(self, part):
+        return not os.path.exists(self.result(part)) and self.tries(part) >= MOST_TRIES
 
     @contextlib.contextmanager
     def one_try(self, part):

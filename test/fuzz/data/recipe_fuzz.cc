@@ -47,7 +47,8 @@ void check_plan(const Recipe& recipe) {
     DT_CHECK(operation.applied < plan.passes, "each operation is applied");
     DT_CHECK(!operation.gathered || *operation.gathered < operation.applied, "what it must know is found before");
   }
-  DT_CHECK(growth_of(plan, columns) >= 1, "rows take room");
+  const Growth growth = growth_of(plan, columns);
+  DT_CHECK(growth.times >= 1 && growth.row_bytes >= 0, "rows take room");
 }
 
 }  // namespace

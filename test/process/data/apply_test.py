@@ -120,21 +120,27 @@ class Apply(unittest.TestCase):
         self.assertEqual(rows.num_rows, 3)
 
     def test_what_is_missing_is_named_with_its_file_and_row(self):
-        nulls = self.train("nulls", [{"cast": {"n": "float32"}}, {"normalize": {"n": "zscore"}}])
-        path = self.folder / "hole.csv"
-        write(self.raw.slice(0, 20).set_column(2, "n", pyarrow.array([None if i == 7 else i for i in range(20)])), path)
-        self.assertIn(f"{path}, row 8: column 'n' has no value, and dataset.steps[1].normalize.n needs one",
-                      self.apply(path, nulls, code=1))
+        path = self.folder / "nan.parquet"
+        numbers = pyarrow.array([float("nan" if i == 7 else i) for i in range(20)])
+        write(self.raw.slice(0, 20).set_column(1, "x", numbers), path)
+        self.assertIn(f"{path}, row 8: column 'x' is NaN, and dataset.steps[0].normalize.x needs a number",
+                      self.apply(path, self.train("nan", [{"normalize": {"x": "zscore"}}]), code=1))
         path = self.folder / "word.csv"
         path.write_text("id,x,n,city,yes,same\n" + "1,2,3,c,true,1\n" * 5 + "1,2,three,c,true,1\n")
         self.assertIn(f"{path}, row 6: ", self.apply(path, code=1))
         path = self.folder / "less.parquet"
         write(self.raw.drop_columns(["n"]), path)
         self.assertIn(f"{path}: it has no column 'n', which the recipe reads; if it is the label, leave it out: "
-                      "--without n", self.apply(path, code=1))
+                      "--without number\n", self.apply(path, code=1))
         rows, _ = self.apply(path, without=["number"], filter=True)
         self.assertEqual((rows.num_rows, rows.schema.names), (ROWS, ["id", "x", "city", "yes", "same"]))
         self.assertIn("--without: the recipe's result has no column 'n'", self.apply(path, without=["n"], code=2))
+
+    def test_null_stays_null_where_it_did_so_in_training(self):
+        trained = self.train("null", [{"normalize": {"x": "zscore"}}])
+        rows, _ = self.apply(self.folder / "json", trained)
+        self.assertGreater(rows["x"].null_count, 0)
+        self.assertTrue(rows.equals(parquet.read_table(trained / "train")))
 
     def test_another_type_becomes_that_of_training_or_is_an_error(self):
         table = self.raw.set_column(0, "id", self.raw["id"].cast("float64"))
@@ -143,9 +149,24 @@ class Apply(unittest.TestCase):
         write(table.set_column(0, "id", compute.add(table["id"], 0.5)), self.folder / "halves.parquet")
         self.assertIn(f"column 'id': {self.folder}/halves.parquet, row 1: ",
                       self.apply(self.folder / "halves.parquet", code=1))
+        large = self.raw.set_column(3, "city", self.raw["city"].cast(pyarrow.large_string()))
+        write(large, self.folder / "large.parquet")
+        for name, source, other in (("small text", "csv", "large.parquet"), ("large text", "large.parquet", "csv")):
+            trained = self.train(name, [{"select": ["id", "city"]}], source)
+            rows, _ = self.apply(self.folder / other, trained)
+            self.assertTrue(rows.equals(parquet.read_table(trained / "train")), name)
         lists = table.set_column(2, "n", pyarrow.array([[1]] * ROWS))
         write(lists, self.folder / "lists.parquet")
         self.assertIn("lists.parquet: column 'n' is list<", self.apply(self.folder / "lists.parquet", code=1))
+
+    def test_columns_that_training_did_not_have_are_left_out_whatever_is_in_them(self):
+        expected, _ = self.apply(self.folder / "csv")
+        for ending in "csv", "json":
+            path = self.folder / f"more.{ending}"
+            write(self.raw.append_column("more", pyarrow.nulls(ROWS)), path)
+            self.assertTrue(self.apply(path)[0].equals(expected), ending)
+        path.write_text('{"more": 1}\n')
+        self.assertIn("it has none of the columns that the recipe reads", self.apply(path, code=1))
 
     def test_progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet(self):
         for quiet in False, True:
@@ -168,6 +189,9 @@ class Apply(unittest.TestCase):
         for text in "{}", "no JSON":
             (wrong / "recipe.json").write_text(text)
             self.assertIn("this is no recipe.json", self.apply(self.folder / "csv", wrong, code=2))
+        (self.folder / "folder/recipe.json").mkdir(parents=True)
+        self.assertIn("this is a folder; name the recipe.json", self.apply(self.folder / "csv", self.folder / "folder",
+                                                                           code=2))
         self.assertIn("the recipe cannot be read", self.apply(self.folder / "csv", self.folder, code=2))
 
     def test_predict_applies_a_recipe_first(self):

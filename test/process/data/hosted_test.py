@@ -9,11 +9,12 @@ import signal
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 import pyarrow
 import pyarrow.parquet as parquet
 
-from dtrain_data.hosted import check_columns
+from dtrain_data.hosted import check_columns, work
 from dtrain_data.parts import Refused
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
@@ -103,6 +104,14 @@ class Columns(WithInput):
         with self.assertRaisesRegex(Refused, "partition 2 of its result has other columns than the first: a string, "
                                              "not a int64"):
             check_columns(files)
+
+
+class Ranks(WithInput):
+    def test_of_ray_only_rank_0_has_work_however_late_the_others_come(self):
+        (self.folder / "out").mkdir()
+        (self.folder / "out/part-00000.parquet").touch()  # which rank 0 has written
+        with unittest.mock.patch.dict(os.environ, {"RANK": "1", "WORLD_SIZE": "2"}):
+            self.assertIsNone(work("ray", None, str(self.folder / "in"), str(self.folder / "out")))
 
 
 class Preprocess(WithInput):

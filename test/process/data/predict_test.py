@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`dtrain predict` with real workers that die, fail and run twice: pyarrow says what is in the results."""
+import fcntl
 import os
 import pathlib
 import shutil
@@ -92,6 +93,9 @@ class Predict(unittest.TestCase):
         self.assertEqual(self.calls(), list(range(0, ALL, GROUP)))
         self.assertIn(f"of {PARTS} row groups", said)
         before = {path: path.stat().st_mtime_ns for path in self.output.iterdir()}
+        left = self.output / ".dtrain"  # by somebody who was killed when all was done
+        left.mkdir()
+        shutil.copy(self.output / "_SUCCESS", left / "plan.json")
         self.assertIn("have their results", self.predict(self.script(DOUBLE)))
         self.assertEqual({path: path.stat().st_mtime_ns for path in self.output.iterdir()}, before)
         self.assertEqual(len(self.calls()), PARTS)
@@ -181,7 +185,10 @@ def predict(table):
             self.assertFalse(parts.has_failed(part))
         self.assertFalse(parts.has_failed(part))
         pathlib.Path(parts.beside(part, "tries")).write_bytes((parts.job + b"\n") * MOST_TRIES)
-        self.assertTrue(parts.has_failed(part))
+        with parts.locked(part, fcntl.LOCK_SH):  # by another worker that looks
+            self.assertTrue(parts.has_failed(part))
+        again = Parts("predict", str(self.input), str(self.output), self.script(DOUBLE), [])
+        self.assertFalse(again.has_failed(part), "a worker that is started alone again tries it again")
 
     def test_who_is_late_does_not_take_the_results_of_others_for_foreign_files(self):
         words = ["predict", str(self.input), str(self.output), self.script(DOUBLE), []]

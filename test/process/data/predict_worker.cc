@@ -4,6 +4,8 @@
 //   once ID FILE   the process is killed on the row group of this id, if there is no FILE; then there is one
 //   pause ID FIFO  it writes a byte into FIFO on each row group whose id is a multiple of ID, and waits
 //   throw ID       predict() throws
+//   name           it asks for a tensor that is not there
+//   twice          a column is asked for twice
 //   text           the result is a text, a list and a copied column instead
 #include <fcntl.h>
 #include <unistd.h>
@@ -53,6 +55,7 @@ dtrain::Predictor make(const Words& words) {
   dtrain::Predictor predictor;
   const bool texts = words.size() > 1 && words[1] == "text";
   predictor.columns = {"id"};
+  if (words.size() > 1 && words[1] == "twice") predictor.columns.push_back("id");
   if (texts) {
     predictor.columns.push_back("name");
     predictor.matrices = {{"pair", {"a", "b"}}};
@@ -65,6 +68,7 @@ dtrain::Predictor make(const Words& words) {
     note(words.at(0), id[0].item<std::int64_t>());
     befall(words, id[0].item<std::int64_t>());
     if (texts) return texts_of(rows);
+    if (words.size() > 1 && words[1] == "name") return {{"twice", rows.at("name")}};
     return {{"twice", id * 2}};
   };
   return predictor;

@@ -181,6 +181,14 @@ class Package(unittest.TestCase):
         self.assertRegex(done.stderr, r"^dtrain: dtrain-data needs Arrow, which pyarrow brings, and /usr/bin/python3 "
                                       r"has none: /usr/bin/python3 -m pip install 'pyarrow>=24'\n$")
 
+    def test_the_program_ignores_no_signal_that_python_ignores(self):
+        text = ("import sys; from dtrain_data import native; native.built = lambda name: '/bin/grep'; "
+                "sys.argv = ['dtrain-data', 'SigIgn', '/proc/self/status']; native.main()")
+        done = subprocess.run(["/usr/bin/python3", "-S", "-c", text], env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=DEADLINE, check=True)
+        ignored = int(done.stdout.split()[1], 16)
+        self.assertEqual([number for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> number - 1 & 1], [])
+
     def test_a_signal_ends_what_compiles_for_it_too(self):
         fifo = self.folder / "fifo"
         os.mkfifo(fifo)

@@ -65,6 +65,12 @@ TEST_CASE("the label may be left out, with what is done to it and asked of it") 
   CHECK_THROWS_WITH(plan_to_apply(then, {}, now, "new.csv"),
                     "dtrain: new.csv: it has no column 'label', which the recipe reads; if it is the label, leave it "
                     "out: --without label");
+  const auto renamed = carried_out(R"([{"filter": {"column": "city", "op": "==", "value": "a"}},
+      {"select": ["x", "label"]}, {"rename": {"label": "y"}}])");
+  CHECK_THROWS_WITH(plan_to_apply(renamed, {}, {kThen[0]}, "new.csv"), Catch::EndsWith("leave it out: --without y"));
+  CHECK_THROWS_WITH(plan_to_apply(renamed, {true, {"y"}}, {kThen[0]}, "new.csv"),
+                    "dtrain: new.csv: it has no column 'city', which the recipe reads; a filter needs it: do without "
+                    "--filter");
   CHECK_THROWS_WITH(plan_to_apply(then, {false, {"none"}}, kThen, "new.csv"),
                     "dtrain: --without: the recipe's result has no column 'none'");
   CHECK_THROWS_WITH(plan_to_apply(then, {false, {"x", "city", "label"}}, kThen, "new.csv"),
@@ -86,7 +92,13 @@ TEST_CASE("a column of another type becomes what it was then, before all steps")
 }
 
 TEST_CASE("what a recipe.json is, and how text is read for it") {
-  const Recipe recipe = recipe_to_read(carried_out(kSteps), {"new.csv"});
+  auto then = carried_out(kSteps);
+  then.recipe.memory_limit_bytes = 100'000'000;  // of another machine
+  then.recipe.threads = then.recipe.parallelism = 64;
+  const Recipe recipe = recipe_to_read(then, {false, {}, 3}, {"new.csv"});
+  CHECK(recipe.parallelism == 3);
+  CHECK_FALSE(recipe.memory_limit_bytes);
+  CHECK_FALSE(recipe.threads);
   CHECK(recipe.input == std::vector<std::string>{"new.csv"});
   CHECK(recipe.row_group_rows == 7);
   const auto types = types_to_read(recipe);
