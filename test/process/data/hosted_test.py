@@ -198,6 +198,17 @@ class Preprocess(WithInput):
         self.assertIn("job.yaml:2: dataset.input: ", err := self.preprocess(code=2))
         self.assertIn("the processor dask reads Parquet alone", err)
 
+    def test_ray_and_a_cache_in_a_store(self):
+        """Which other nodes would not write into."""
+        for kind, engine in ("ray", "auto"), ("python", "ray"):
+            self.write(kind, EVEN, processor="parallelism: 2")
+            job = self.folder / "job.yaml"
+            there = f"cache_dir: s3://bucket/cache\n  type: {engine}"
+            job.write_text(job.read_text().replace("cache_dir: cache", there))
+            err = self.preprocess(code=2)
+            self.assertIn("job.yaml:4: backend.cache_dir: the nodes of Ray's cluster write into it", err)
+            self.assertEqual(err.count("\n"), 1, err)
+
     def test_a_package_that_is_missing(self):
         self.environment["PYTHON_EXEC"] = RAY_PYTHON
         self.write("python", EVEN)
