@@ -98,11 +98,13 @@ class ArrowObjects : public ObjectStore {
   }
 
   void remove(const std::string& name) override {
-    if (value(store_->GetFileInfo(at(name)), name).IsFile()) check(store_->DeleteFile(at(name)), name);
+    const auto done = store_->DeleteFile(at(name));
+    if (!done.ok() && value(store_->GetFileInfo(at(name)), name).IsFile()) check(done, name);
   }
 
   void remove_folder(const std::string& folder) override {
-    if (value(store_->GetFileInfo(at(folder)), folder).IsDirectory()) check(store_->DeleteDir(at(folder)), folder);
+    const auto done = store_->DeleteDir(at(folder));
+    if (!done.ok() && value(store_->GetFileInfo(at(folder)), folder).IsDirectory()) check(done, folder);
   }
 
  private:
