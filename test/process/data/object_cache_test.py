@@ -245,6 +245,12 @@ dataset:
             self.assertIn(f"dtrain: {self.cache}", err)
             self.assertIn("cache_credentials", err)
 
+    def test_a_bucket_that_is_not_there(self):
+        self.cache = "s3://nobody/cache"
+        self.write_config(self.server.url)
+        for words in (["cache", "ls", "--config=job.yaml"], ["preprocess", "--config=job.yaml"]):
+            self.assertEqual(self.run_dtrain(*words), (125, "", f"dtrain: {self.cache}: there is no such bucket\n"))
+
     def set_authentication(self, after):
         urllib.request.urlopen(urllib.request.Request(f"{self.server.url}/moto-api/reset-auth", data=after.encode(),
                                                       headers={"Content-Type": "text/plain"}),
