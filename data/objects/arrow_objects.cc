@@ -139,7 +139,8 @@ class ArrowObjects : public ObjectStore {
     return value(store_->GetFileInfo(all), folder);
   }
 
-  // A stream that is not closed is no object.
+  // In S3 a stream that is not closed is no object. In Google's store it may become a short one: who writes the name of
+  // an object anywhere compares its size first.
   template <class Fill>
   void send(const std::string& name, const Fill& fill) {
     const auto into = value(store_->OpenOutputStream(at(name), {}), name);
