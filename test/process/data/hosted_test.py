@@ -209,6 +209,16 @@ class Preprocess(WithInput):
             self.assertIn("job.yaml:4: backend.cache_dir: the nodes of Ray's cluster write into it", err)
             self.assertEqual(err.count("\n"), 1, err)
 
+    def test_a_launcher_that_cannot_start(self):
+        self.write("python", EVEN)
+        request = {"dtrain": "/none/dtrain", "cache_dir": str(self.cache), "dataset": {
+            "input": [str(self.folder / "in")], "processor": "python", "script": str(self.folder / "script.py")}}
+        done = subprocess.run([DTRAIN + "-data", "preprocess"], input=json.dumps(request), env=self.environment,
+                              text=True, capture_output=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 126, done.stderr)
+        self.assertIn("dtrain: /none/dtrain: No such file or directory\n", done.stderr)
+        self.check_nothing_is_left()
+
     def test_a_package_that_is_missing(self):
         self.environment["PYTHON_EXEC"] = RAY_PYTHON
         self.write("python", EVEN)
