@@ -49,6 +49,16 @@ const CredentialKey* find_credential(std::string_view map, std::string_view name
   return found == std::end(kCredentialKeys) ? nullptr : &*found;
 }
 
+bool is_endpoint(std::string_view url) {
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!url.starts_with(scheme)) continue;
+    url.remove_prefix(scheme.size());
+    while (url.ends_with('/')) url.remove_suffix(1);
+    return !url.empty() && url.find_first_of("/@?#") == url.npos;
+  }
+  return false;
+}
+
 // What may stand in a map: "" is that of all stores.
 std::vector<std::string> names_within(std::string_view map) {
   std::vector<std::string> names;
@@ -98,8 +108,8 @@ class CredentialsReader {
   Result<void> take_word(const ConfigValue& value, const std::string& at, const CredentialKey& key) {
     if (value.kind == ConfigValue::Kind::null) return {};
     if (!value.is_scalar() || value.text.empty()) return wrong(value, at, "expected one word");
-    if (key.name == "endpoint_url" && !value.text.starts_with("http://") && !value.text.starts_with("https://"))
-      return wrong(value, at, "expected https://HOST or http://HOST:PORT");
+    if (key.name == "endpoint_url" && !is_endpoint(value.text))
+      return wrong(value, at, "expected https://HOST or http://HOST:PORT, and nothing more");
     json_[std::string(key.variable)] = value.text;
     return {};
   }

@@ -145,6 +145,7 @@ Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::
   auto folder = cache_place(value.text);
   if (!folder) return parts_->wrong(value, path, folder.error().message);
   parts_->cache_dir = std::move(*folder);
+  parts_->lines["backend.cache_dir"] = value.line;
   parts_->may_be_idle(value, path);
   return {};
 }

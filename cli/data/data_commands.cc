@@ -162,13 +162,15 @@ int cache_command(const std::vector<std::string>& words) {
 
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
-  if (!raw.credentials.empty()) host.store_credentials = raw.credentials;
   DataAsked asked;
   asked.request = dataset_request(quiet);
   take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
   DatasetFound found;
-  const std::string request = whole_request(asked, *raw.data, host.store_credentials);
-  if (const auto code = find_entry("preprocess", request, becomes_another, found)) return code;
+  const std::string& keys = raw.credentials.empty() ? host.store_credentials : raw.credentials;
+  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data, keys), becomes_another, found))
+    return code;
+  // Whoever reads the entry needs them; nobody else gets them.
+  if (is_in_store(found.folder) && !raw.credentials.empty()) host.store_credentials = raw.credentials;
   forget_datasets(host);
   for (const auto& [name, folder] : found.variables) set_for_job(host, name, folder);
   if (!quiet) say(found.line);

@@ -109,7 +109,10 @@ std::string whole_request(const DataAsked& asked, const std::optional<std::strin
                           const std::string& credentials) {
   WordsJson request = said ? WordsJson::parse(*said) : WordsJson::object();
   request.update(WordsJson::parse(asked.request.empty() ? "{}" : asked.request));
-  if (!asked.cache_dir.empty()) request["cache_dir"] = asked.cache_dir;
+  if (!asked.cache_dir.empty()) {
+    request["cache_dir"] = asked.cache_dir;
+    if (request.contains("lines")) request["lines"].erase("backend.cache_dir");  // the config has not said it
+  }
   if (!credentials.empty()) request["credentials"] = WordsJson::parse(credentials);
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }

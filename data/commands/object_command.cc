@@ -76,6 +76,7 @@ int collect_builds(ObjectStore& store, const Builds& builds, const nlohmann::jso
     for (const ObjectBuild& each : builds) {
       if (std::find(names.begin(), names.end(), each.name) == names.end()) continue;
       try {
+        if (is_committed_by_now(store, each)) continue;
         remove_build(store, each);
         ++removed;
       } catch (const CacheError& error) {

@@ -1,4 +1,5 @@
 // Tested by test/process/data/cache_test.py.
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -44,6 +45,14 @@ void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
                                  *other, job.type));
 }
 
+// What is for a store is built in a folder of this node alone. What Ray's other nodes wrote there would be missing.
+void check_cache_of_script(const ScriptJob& job, const nlohmann::json& request) {
+  if ((job.on_ray || job.type == "ray") && cache_is_in_store(request))
+    throw CacheError(kUsageCode,
+                     "backend.cache_dir: the nodes of Ray's cluster write into it, so it must be a folder that all of "
+                     "them have; not an object store");
+}
+
 // Who makes the rows of what is read, in the child.
 struct Maker {
   nlohmann::json recipe;
@@ -87,6 +96,7 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   CacheInput script;
   if (job) {
     check_input_of_script(*job, wanted);
+    check_cache_of_script(*job, request);
     script = script_file(*job);
     job->script = script.path;
     wanted.recipe["processor"] = key_of_script(*job, script.sha256);

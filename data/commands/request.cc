@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "data/base/one_line.h"
+#include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/commands/key_lines.h"
@@ -71,7 +72,7 @@ std::filesystem::path cache_to_name(const nlohmann::json& request) {
 }
 
 bool cache_is_in_store(const nlohmann::json& request) {
-  return request.value("cache_dir", std::string()).find("://") != std::string::npos;
+  return is_store_uri(request.value("cache_dir", std::string()));
 }
 
 std::unique_ptr<ObjectStore> store_asked(const nlohmann::json& request, const OpenObjects& open) {

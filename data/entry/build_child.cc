@@ -125,15 +125,6 @@ pid_t forked(const std::function<void()>& work, int words_to) {
   return pid;
 }
 
-void write_all(int to, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(to, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_system("memory for a child's answer", errno);
-    done += static_cast<std::size_t>(written);
-  }
-}
-
 std::string all_of(int file) {
   std::string text(static_cast<std::size_t>(std::max<off_t>(::lseek(file, 0, SEEK_END), 0)), '\0');
   for (std::size_t done = 0; done < text.size();) {
@@ -165,7 +156,8 @@ std::string said_by_child(const std::function<std::string()>& work) {
   const Words words = words_pipe();
   const OwnedFd answer(::memfd_create("dtrain-answer", MFD_CLOEXEC));
   if (!answer) throw_system("memfd_create", errno);
-  const pid_t pid = forked([&] { write_all(answer.get(), work()); }, words.write_end.get());
+  const pid_t pid =
+      forked([&] { write_over(answer.get(), work(), "memory for a child's answer"); }, words.write_end.get());
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
     if (errno != EINTR) throw_system("waitpid", errno);

@@ -131,6 +131,10 @@ std::map<std::string, std::string> own_profile() {
 }
 
 FileSystem s3(const std::string& where, const StoreUri& uri, const StoreOptions& given) {
+  // Judged before S3 is begun: what is begun must be ended.
+  const int timeout_s = given.timeout_s();
+  const std::string& url = given.of("AWS_ENDPOINT_URL");
+  const Endpoint endpoint = url.empty() ? Endpoint{} : endpoint_of("AWS_ENDPOINT_URL", url);
   begin_s3(where);
   arrow::fs::S3Options options;
   auto profile = own_profile();
@@ -144,12 +148,13 @@ FileSystem s3(const std::string& where, const StoreUri& uri, const StoreOptions&
     options.ConfigureDefaultCredentials();
   else
     options.ConfigureAnonymousCredentials();
-  options.connect_timeout = options.request_timeout = given.timeout_s();
+  options.connect_timeout = options.request_timeout = timeout_s;
   options.retry_strategy = std::make_shared<Retries>();
+  // Else all of a file is taken into memory at once, and its writer waits for the end of it alone.
+  options.background_writes = false;
   options.tls_ca_file_path = authorities(given);
   options.region = given.of("AWS_REGION").empty() ? profile["region"] : given.of("AWS_REGION");
-  if (const std::string& url = given.of("AWS_ENDPOINT_URL"); !url.empty()) {
-    const Endpoint endpoint = endpoint_of("AWS_ENDPOINT_URL", url);
+  if (!url.empty()) {
     options.scheme = endpoint.scheme;
     options.endpoint_override = endpoint.host;
     if (options.region.empty()) options.region = "us-east-1";
@@ -192,6 +197,7 @@ FileSystem azure(const std::string& where, const StoreUri& uri, const StoreOptio
     fail_at(where, fmt::format("name the account: {}://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY", uri.scheme));
   std::string path;
   auto options = must(where, arrow::fs::AzureOptions::FromUri(uri.root(), &path));
+  options.background_writes = false;  // as for S3
   if (!given.of("AZURE_STORAGE_KEY").empty())
     must("AZURE_STORAGE_KEY", options.ConfigureAccountKeyCredential(given.of("AZURE_STORAGE_KEY")));
   else if (!given.of("AZURE_STORAGE_SAS_TOKEN").empty())

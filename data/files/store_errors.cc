@@ -10,12 +10,20 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::size_t kMostDetail = 160;
+constexpr const char* kNoPath = "Path does not exist";
 constexpr const char* kNoAnswer = "the store does not answer, or breaks off, each time it is asked";
 
 bool has_one(const std::string& message, std::initializer_list<std::string_view> words) {
   for (const std::string_view word : words)
     if (message.find(word) != std::string::npos) return true;
   return false;
+}
+
+// Without the names of what was asked, in which any word may be.
+std::string said_by_store(const std::string& message) {
+  for (const std::string_view begin : {"AWS Error ", "Azure Error: ", "google::cloud::Status("})
+    if (const auto at = message.find(begin); at != std::string::npos) return message.substr(at);
+  return message.starts_with(kNoPath) ? kNoPath : message;
 }
 
 // What the store itself or the network said, without what was asked and without the request's number.
@@ -42,7 +50,8 @@ const char* place_of(const std::string& scheme) {
 
 }  // namespace
 
-std::string store_error_text(const std::string& scheme, const std::string& message) {
+std::string store_error_text(const std::string& scheme, const std::string& whole) {
+  const std::string message = said_by_store(whole);
   const std::string detail = detail_of(message);
   if (has_one(message, {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID", "InvalidAccessKeyId",
                         "INVALID_CLIENT_TOKEN_ID", "SIGNATURE_DOES_NOT_MATCH", "SignatureDoesNotMatch", "ExpiredToken",
@@ -50,7 +59,7 @@ std::string store_error_text(const std::string& scheme, const std::string& messa
                         "AuthenticationFailed", "AuthorizationFailure"}))
     return fmt::format("the store refuses this user ({}); check {}, and what they may read", detail,
                        credentials_of(scheme));
-  if (has_one(message, {"certificate", "SSL"}))
+  if (has_one(message, {"curlCode: 60", "curlCode: 77", "SSL certificate", "SSL peer certificate", "SSL CA cert"}))
     return fmt::format(
         "the store's certificate is not accepted ({}); name the file of those who signed it in "
         "AWS_CA_BUNDLE or SSL_CERT_FILE",
@@ -59,8 +68,8 @@ std::string store_error_text(const std::string& scheme, const std::string& messa
                         "INTERNAL_FAILURE", "HTTP status 5", "UNAVAILABLE", "DEADLINE_EXCEEDED", "Retry policy",
                         "Fail to get a new connection", "Unable to connect"}))
     return fmt::format("{} ({}); check {} and the network", kNoAnswer, detail, place_of(scheme));
-  if (has_one(message, {"HTTP status 404", "HTTP status 416", "NO_SUCH_KEY", "NoSuchKey", "NOT_FOUND",
-                        "Path does not exist", "BlobNotFound"}))
+  if (has_one(message,
+              {"HTTP status 404", "HTTP status 416", "NO_SUCH_KEY", "NoSuchKey", "NOT_FOUND", kNoPath, "BlobNotFound"}))
     return "there is no such object any more; leave the files alone while they are read";
   if (has_one(message, {"HTTP status 301", "PermanentRedirect", "AuthorizationHeaderMalformed"}))
     return fmt::format("its bucket is in another region ({}); set AWS_REGION", detail);

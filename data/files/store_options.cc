@@ -72,7 +72,12 @@ std::map<std::string, std::string> values_of(const std::string& where, const std
 
 // Its messages have the file's name and not its content.
 std::string text_of(const std::string& path) {
-  const auto failed = [&] { refuse(fmt::format("{}: {}", kFile, path), std::generic_category().message(errno)); };
+  const auto failed = [&] {
+    const int error = errno;
+    if (path.find_first_of("{\n") != std::string::npos)  // a secret, which dtrain would have put into a file
+      refuse(kFile, "it must be the path of a file; only a job that dtrain starts may have the credentials themselves");
+    refuse(fmt::format("{}: {}", kFile, path), std::generic_category().message(error));
+  };
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) failed();
   struct stat facts = {};

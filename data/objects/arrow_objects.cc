@@ -23,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kPiece = std::int64_t{8} << 20;
 constexpr std::size_t kMostWhole = std::size_t{256} << 20;
+constexpr const char* kNoBucket = "there is no such bucket";
 
 class ArrowObjects : public ObjectStore {
  public:
@@ -37,6 +38,7 @@ class ArrowObjects : public ObjectStore {
     std::vector<std::string> names;
     for (const auto& each : listed("", false))
       if (each.IsDirectory()) names.push_back(each.base_name());
+    if (names.empty() && !may_have_bucket()) throw CacheError(kSystemCode, fmt::format("{}: {}", uri_, kNoBucket));
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -98,11 +100,13 @@ class ArrowObjects : public ObjectStore {
   }
 
   void remove(const std::string& name) override {
-    if (value(store_->GetFileInfo(at(name)), name).IsFile()) check(store_->DeleteFile(at(name)), name);
+    const auto done = store_->DeleteFile(at(name));
+    if (!done.ok() && value(store_->GetFileInfo(at(name)), name).IsFile()) check(done, name);
   }
 
   void remove_folder(const std::string& folder) override {
-    if (value(store_->GetFileInfo(at(folder)), folder).IsDirectory()) check(store_->DeleteDir(at(folder)), folder);
+    const auto done = store_->DeleteDir(at(folder));
+    if (!done.ok() && value(store_->GetFileInfo(at(folder)), folder).IsDirectory()) check(done, folder);
   }
 
  private:
@@ -111,15 +115,20 @@ class ArrowObjects : public ObjectStore {
   void check(const arrow::Status& status, const std::string& name) const {
     if (status.ok()) return;
     const bool has_bucket = status.message().find("NO_SUCH_BUCKET") == std::string::npos;
-    const std::string why =
-        has_bucket ? store_error_text(uri_.substr(0, uri_.find(':')), status.message()) : "there is no such bucket";
-    throw CacheError(kSystemCode,
-                     fmt::format("{}: {}; in a config these are backend.cache_credentials", uri(name), why));
+    std::string why = has_bucket ? store_error_text(uri_.substr(0, uri_.find(':')), status.message()) : kNoBucket;
+    if (why.find("check ") != why.npos) why += "; in a config these are backend.cache_credentials";
+    throw CacheError(kSystemCode, fmt::format("{}: {}", uri(name), why));
   }
   template <class T>
   T value(arrow::Result<T> result, const std::string& name) const {
     check(result.status(), name);
     return std::move(result).MoveValueUnsafe();
+  }
+
+  // A listing of a bucket that is not there is just empty. Who may read a part of a bucket cannot ask for all of it.
+  bool may_have_bucket() const {
+    const auto bucket = store_->GetFileInfo(path_.substr(0, path_.find('/')));
+    return !bucket.ok() || bucket->type() != arrow::fs::FileType::NotFound;
   }
 
   arrow::fs::FileInfoVector listed(const std::string& folder, bool deep) const {
@@ -130,7 +139,8 @@ class ArrowObjects : public ObjectStore {
     return value(store_->GetFileInfo(all), folder);
   }
 
-  // A stream that is not closed is no object.
+  // In S3 a stream that is not closed is no object. In Google's store it may become a short one: who writes the name of
+  // an object anywhere compares its size first.
   template <class Fill>
   void send(const std::string& name, const Fill& fill) {
     const auto into = value(store_->OpenOutputStream(at(name), {}), name);

@@ -146,15 +146,17 @@ ClaimSight sight_of(const std::vector<ObjectBuild>& builds, const OwnBuild& own)
   return sight;
 }
 
-// This job has the say: what is damaged goes, and what a dead job has left.
-void clear_the_way(ObjectStore& store, const std::vector<ObjectBuild>& builds, const OwnBuild& own,
+// This job has the say: what is damaged goes, and what a dead job has left. False: there is an entry now.
+bool clear_the_way(ObjectStore& store, const std::vector<ObjectBuild>& builds, const OwnBuild& own,
                    const ClaimWait& waiting, const EntryWanted& wanted) {
   for (const ObjectBuild& each : builds) {
     if (each.job == own.owner() || (each.claim && waiting.lives(each.claim->owner))) continue;
+    if (is_committed_by_now(store, each)) return false;
     if (each.has_meta)
       wanted.say(fmt::format("{} is damaged: {}; it is built again", store.uri(each.name), each.damage));
     remove_build(store, each);
   }
+  return true;
 }
 
 }  // namespace
@@ -183,7 +185,7 @@ ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const Sto
         case ClaimStep::take:
           is_over = true;
           try {
-            clear_the_way(store, builds, own, waiting, wanted);
+            if (!clear_the_way(store, builds, own, waiting, wanted)) break;  // look again
             ObjectBuilder(store, wanted, signals, own).run(fill);
             built = true;
           } catch (const ClaimLost&) {

@@ -102,6 +102,10 @@ void touch_build(ObjectStore& store, const ObjectBuild& build) {
   }
 }
 
+bool is_committed_by_now(ObjectStore& store, const ObjectBuild& build) {
+  return !build.has_meta && store.read(build.name + "/meta.json").has_value();
+}
+
 void remove_build(ObjectStore& store, const ObjectBuild& build) {
   if (build.has_meta) store.remove(build.name + "/meta.json");
   store.remove_folder(build.name);

@@ -41,6 +41,9 @@ const ObjectBuild* whole_build(const std::vector<ObjectBuild>& builds);
 // It has been used now, if this job may write there.
 void touch_build(ObjectStore& store, const ObjectBuild& build);
 
+// Whether a build without meta.json has it by now. Ask after its job was found dead: a job that is done has ended too.
+bool is_committed_by_now(ObjectStore& store, const ObjectBuild& build);
+
 // Nobody takes it for an entry from the first moment on.
 void remove_build(ObjectStore& store, const ObjectBuild& build);
 

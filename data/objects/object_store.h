@@ -31,7 +31,8 @@ class ObjectStore {
   virtual std::optional<std::string> read(const std::string& name) = 0;
   // In place of one that is there. Others see all of it or nothing.
   virtual void write(const std::string& name, std::string_view text) = 0;
-  // Others see all of the file or nothing. `between` is called every few megabytes, and may throw.
+  // `between` is called every few megabytes, and may throw. Others see all of the file or nothing; in gs:// also a part
+  // of it, if it fails.
   using Between = std::function<void()>;
   virtual void upload(const std::string& name, const std::filesystem::path& file, const Between& between) = 0;
   using TakePiece = std::function<void(std::string_view piece)>;

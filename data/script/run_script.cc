@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <system_error>
@@ -67,9 +69,11 @@ int run_to_end(std::vector<std::string> words, const std::map<std::string, std::
   if (child == 0) {
     // It ends its workers then, and itself.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(kNoExec);
     // Standard output is for the answer to the user.
-    if (::getppid() == parent && ::dup2(nothing.get(), STDIN_FILENO) >= 0 && ::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+    if (::dup2(nothing.get(), STDIN_FILENO) >= 0 && ::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
       ::execve(argv[0], argv.data(), envp.data());
+    ::dprintf(STDERR_FILENO, "dtrain: %s: %s\n", argv[0], std::strerror(errno));
     ::_exit(kNoExec);
   }
   int status = 0;

@@ -192,6 +192,14 @@ class Cache(unittest.TestCase):
         except OSError:  # it closes one
             return False
 
+    def test_credentials_are_for_a_cache_in_a_store(self):
+        keys = "{s3: {client_kwargs: {aws_access_key_id: k, aws_secret_access_key: s}}}"
+        self.write_config(f"  cache_credentials: {keys}\ndataset:\n  input: in\n")
+        code, out, err = self.run_dtrain("run", "--config=job.yaml", "sh", "-c", "echo [$DTRAIN_STORE_CREDENTIALS]")
+        self.assertEqual(code, 0, err)
+        self.assertIn("[]", out)
+        self.assertIn("no effect: job.yaml:3: backend.cache_credentials", err)
+
     def test_run_that_cannot_be_builds_nothing(self):
         code, _, err = self.run_dtrain("run", "--config=job.yaml", "./none")
         self.assertEqual(code, 127, err)

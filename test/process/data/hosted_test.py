@@ -207,6 +207,27 @@ class Preprocess(WithInput):
         self.assertIn("job.yaml:2: dataset.input: ", err := self.preprocess(code=2))
         self.assertIn("the processor dask reads Parquet alone", err)
 
+    def test_ray_and_a_cache_in_a_store(self):
+        """Which other nodes would not write into."""
+        for kind, engine in ("ray", "auto"), ("python", "ray"):
+            self.write(kind, EVEN, processor="parallelism: 2")
+            job = self.folder / "job.yaml"
+            there = f"cache_dir: s3://bucket/cache\n  type: {engine}"
+            job.write_text(job.read_text().replace("cache_dir: cache", there))
+            err = self.preprocess(code=2)
+            self.assertIn("job.yaml:4: backend.cache_dir: the nodes of Ray's cluster write into it", err)
+            self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_launcher_that_cannot_start(self):
+        self.write("python", EVEN)
+        request = {"dtrain": "/none/dtrain", "cache_dir": str(self.cache), "dataset": {
+            "input": [str(self.folder / "in")], "processor": "python", "script": str(self.folder / "script.py")}}
+        done = subprocess.run([DTRAIN + "-data", "preprocess"], input=json.dumps(request), env=self.environment,
+                              text=True, capture_output=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 126, done.stderr)
+        self.assertIn("dtrain: /none/dtrain: No such file or directory\n", done.stderr)
+        self.check_nothing_is_left()
+
     def test_a_package_that_is_missing(self):
         self.environment["PYTHON_EXEC"] = RAY_PYTHON
         self.write("python", EVEN)

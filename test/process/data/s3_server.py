@@ -7,11 +7,13 @@ import selectors
 import socket
 import subprocess
 import threading
+import urllib.error
 import urllib.request
 
 import pyarrow.fs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+DEADLINE_S = 60
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "open sesame"}
 
 
@@ -29,7 +31,7 @@ class S3Server:
             raise RuntimeError("moto's server does not start")
         self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        self.lines = []
+        self.lines, self.came, self.marks = [], threading.Condition(), 0
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
@@ -41,7 +43,9 @@ class S3Server:
 
     def _read(self):
         for line in self.process.stderr:
-            self.lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line))
+            with self.came:
+                self.lines.append(re.sub(r"\x1b\[[0-9;]*m", "", line))
+                self.came.notify_all()
 
     def close(self):
         self.process.kill()
@@ -65,17 +69,25 @@ class S3Server:
         """After so many requests moto asks who it is, and knows nobody."""
         told = urllib.request.Request(f"{self.url}/moto-api/reset-auth", data=str(requests).encode(),
                                       headers={"Content-Type": "text/plain"})
-        with urllib.request.urlopen(told) as answer:
+        with urllib.request.urlopen(told, timeout=DEADLINE_S) as answer:
             answer.read()
 
     def requests(self):
-        """What came since the last call: "GET /bucket/key"."""
-        lines, self.lines = self.lines, []
-        return [found[1] for line in lines if (found := re.search(r'"([A-Z]+ \S+) HTTP', line))]
+        """What came since the last call: "GET /bucket/key". All of it is there when a last request is, this one."""
+        self.marks += 1
+        mark = f"/moto-api/seen-{self.marks} "
+        with contextlib.suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(self.url + mark.strip(), timeout=DEADLINE_S).close()
+        with self.came:
+            if not self.came.wait_for(lambda: any(mark in line for line in self.lines), DEADLINE_S):
+                raise TimeoutError("moto does not log what it is asked")
+            lines, self.lines = self.lines, []
+        return [found[1] for line in lines if mark not in line and (found := re.search(r'"([A-Z]+ \S+) HTTP', line))]
 
 
 class Relay:
-    """Passes on what comes, until told otherwise: .break_after(bytes) cuts answers there, .hold() keeps them."""
+    """Passes on what comes, until told otherwise: .break_after(bytes) cuts answers there, .hold() keeps them, and
+    .stop_after(bytes) is about what is sent."""
 
     def __init__(self, port):
         self.target = ("127.0.0.1", port)
@@ -84,6 +96,8 @@ class Relay:
         self.limit = None
         self.cut = 0
         self.answering = True
+        self.asked, self.most, self.ends = 0, None, False
+        self.stands = threading.Event()
         self.stop_read, self.stop_write = os.pipe()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -94,6 +108,10 @@ class Relay:
 
     def hold(self):
         self.answering = False
+
+    def stop_after(self, most, cut):
+        """Once so many bytes were sent, all connections are cut (`cut`), or stand still and .stands is set."""
+        self.most, self.ends = most, cut
 
     def close(self):
         os.write(self.stop_write, b"x")
@@ -113,6 +131,9 @@ class Relay:
                         return
                     if key.fileobj is self.listener:
                         near, _ = self.listener.accept()
+                        if self.ends and self.asked > self.most:
+                            near.close()
+                            continue
                         far = socket.create_connection(self.target)
                         for one, other, answers in ((near, far, False), (far, near, True)):
                             opened.enter_context(one)
@@ -127,6 +148,12 @@ class Relay:
                         data = b""
                     if answers and not self.answering:
                         continue
+                    self.asked += 0 if answers else len(data)
+                    if self.most is not None and self.asked > self.most:
+                        self.stands.set()
+                        if data and not self.ends:
+                            continue
+                        data = b""
                     passed[key.fileobj] = passed.get(key.fileobj, 0) + len(data)
                     if not answers:
                         passed[other] = 0

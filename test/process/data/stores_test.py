@@ -174,6 +174,14 @@ class Stores(unittest.TestCase):
         self.refuse_strangers()
         self.error(self.uri, self.uri, "the store refuses this user", "AWS_ACCESS_KEY_ID")
 
+    def test_options_that_are_wrong(self):
+        """Nothing of S3 is begun, so nothing is left to end."""
+        for env, words in (({"AWS_ENDPOINT_URL": f"{self.server.url}/path"}, "AWS_ENDPOINT_URL: it must be http"),
+                           ({"DTRAIN_STORE_TIMEOUT_S": "10s"}, "DTRAIN_STORE_TIMEOUT_S: it must be a whole number")):
+            fresh = self.start_worker()
+            self.error(self.uri, words, env=env, worker=fresh)
+            self.end_worker(fresh)
+
     def refuse_strangers(self, refuse=True):
         """moto knows no user, so it then refuses all."""
         self.server.reset_auth(0 if refuse else 1 << 60)

@@ -127,7 +127,11 @@ TEST_CASE("credentials that cannot be are refused, and never shown") {
       Row{"{s3: {client_kwargs: {aws_session_token: hunter2}}}",
           ": aws_session_token is for a key; give aws_access_key_id too"},
       Row{"{s3: {client_kwargs: {endpoint_url: 'hunter2:9000'}}}",
-          ".s3.client_kwargs.endpoint_url: expected https://HOST or http://HOST:PORT"});
+          ".s3.client_kwargs.endpoint_url: expected https://HOST or http://HOST:PORT, and nothing more"},
+      Row{"{s3: {client_kwargs: {endpoint_url: 'http://hunter2:9000/path'}}}",
+          ".s3.client_kwargs.endpoint_url: expected https://HOST or http://HOST:PORT, and nothing more"},
+      Row{"{gs: {endpoint_url: 'http://'}}",
+          ".gs.endpoint_url: expected https://HOST or http://HOST:PORT, and nothing more"});
   const std::string message = refused_credentials(row.map);
   CHECK(message == std::string("job.yaml:3: backend.cache_credentials") + row.message);
   CHECK(refused_credentials("{}") == "fine");

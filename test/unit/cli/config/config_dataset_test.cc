@@ -60,12 +60,13 @@ TEST_CASE("without a section dataset, the keys of its cache have no effect, and 
 TEST_CASE("a processor with a script is the data's, with the engine of the job") {
   const auto data = data_in(
       "dataset:\n  input: a\nbackend:\n  type: ray\n"
-      "  processor: {type: dask, script: p.py, num_workers: 3, parallelism: 9}\n");
+      "  processor: {type: dask, script: p.py, num_workers: 3, parallelism: 9}\n  cache_dir: c\n");
   CHECK(data["dataset"]["processor"] == "dask");
   CHECK(data["dataset"]["script"] == "p.py");
   CHECK(data["dataset"]["num_workers"] == 3);
   CHECK(data["engine"] == "ray");
   CHECK(data["lines"]["backend.processor.script"] == 5);
+  CHECK(data["lines"]["backend.cache_dir"] == 6);
   CHECK(!data_in("dataset:\n  input: a\nbackend:\n  processor: {type: native}\n")["dataset"].contains("processor"));
 }
 

@@ -31,6 +31,22 @@ TEST_CASE("an error of a store says what is wrong and what to do") {
   CHECK_THAT(store_error_text("s3", "curlCode: 60, SSL peer certificate was not OK"), Contains("AWS_CA_BUNDLE"));
 }
 
+TEST_CASE("the name of an object says nothing of its store") {
+  const std::string asked =
+      "When reading information for key 'certificates/SSL_UNAVAILABLE/ACCESS_DENIED' in bucket 'NOT_FOUND': ";
+  CHECK_THAT(store_error_text("s3", asked + "AWS Error NO_SUCH_KEY during GetObject operation: it is not there"),
+             StartsWith("there is no such object any more"));
+  CHECK(store_error_text("s3", asked + "AWS Error UNKNOWN (HTTP status 409) during PutObject operation: busy") ==
+        "busy");
+  CHECK_THAT(store_error_text("gs", "Path does not exist 'bucket/certificates/UNAUTHENTICATED.parquet'"),
+             StartsWith("there is no such object any more"));
+  // Who speaks TLS to a port without it has no trouble with certificates.
+  CHECK_THAT(store_error_text("s3",
+                              "AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 35, SSL "
+                              "connect error"),
+             Contains("check AWS_ENDPOINT_URL"));
+}
+
 TEST_CASE("an unknown error of a store stays as it is, in one short line") {
   CHECK(store_error_text("s3", "something else.\nmore") == "something else");
   CHECK(store_error_text("s3", "").find("without a word") != std::string::npos);

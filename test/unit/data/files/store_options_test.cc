@@ -81,6 +81,8 @@ TEST_CASE("a file of credentials that others can read is refused") {
   }
   ::setenv("DTRAIN_STORE_CREDENTIALS", "/does/not/exist", 1);
   CHECK_THROWS_WITH(store_options(), Contains("DTRAIN_STORE_CREDENTIALS: /does/not/exist: No such file"));
+  ::setenv("DTRAIN_STORE_CREDENTIALS", R"({"AWS_SECRET_ACCESS_KEY": "hunter2"})", 1);
+  CHECK_THROWS_WITH(store_options(), Contains("it must be the path of a file") && !Contains("hunter2"));
   ::unsetenv("DTRAIN_STORE_CREDENTIALS");
 }
 

@@ -15,6 +15,7 @@
 #include "data/cache/cache_error.h"
 #include "data/cache/lease_file.h"
 #include "data/cache/sha256.h"
+#include "data/commands/object_command.h"
 #include "data/objects/object_cache.h"
 #include "test/support/catch.h"
 #include "test/support/temp_folder.h"
@@ -33,6 +34,7 @@ class MapStore : public ObjectStore {
   std::map<std::string, std::string> objects_of{};
   // Called before a write of such a name.
   std::map<std::string, std::function<void()>> before{};
+  std::function<void(const std::string& name)> before_read = [](const std::string&) {};
 
   std::string uri(const std::string& name) const override { return "s3://bucket/" + name; }
   std::vector<std::string> folders() override {
@@ -50,6 +52,7 @@ class MapStore : public ObjectStore {
     return out;
   }
   std::optional<std::string> read(const std::string& name) override {
+    before_read(name);
     const auto found = objects_of.find(name);
     return found == objects_of.end() ? std::nullopt : std::optional(found->second);
   }
@@ -203,8 +206,9 @@ TEST_CASE("a build that was taken for dead begins again") {
   CHECK(bench.store.folders().size() == 1);
 }
 
-TEST_CASE("what a dead builder has left in a store goes, and so does what is damaged") {
-  StoreBench bench;
+namespace {
+
+std::string claim_of_dead() {
   std::array<int, 2> ends{};
   REQUIRE(::pipe(ends.data()) == 0);
   const pid_t pid = ::fork();
@@ -216,8 +220,16 @@ TEST_CASE("what a dead builder has left in a store goes, and so does what is dam
   }
   std::string text(4096, '\0');
   text.resize(static_cast<std::size_t>(::read(ends[0], text.data(), text.size())));
+  for (const int end : ends) ::close(end);
   REQUIRE(::waitpid(pid, nullptr, 0) == pid);
-  bench.store.objects_of[kObjectKey + ".dead/claim"] = text;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("what a dead builder has left in a store goes, and so does what is damaged") {
+  StoreBench bench;
+  bench.store.objects_of[kObjectKey + ".dead/claim"] = claim_of_dead();
   bench.store.objects_of[kObjectKey + ".dead/train/part-00000.parquet"] = "da";
   bench.commit_of("short", "data", 1);
   bench.store.objects_of[kObjectKey + ".short/train/part-00000.parquet"] = "dat";
@@ -227,6 +239,28 @@ TEST_CASE("what a dead builder has left in a store goes, and so does what is dam
                              ".short is damaged: train/part-00000.parquet has 3 bytes, and should have 4; it is built "
                              "again");
   CHECK(bench.store.folders().size() == 1);
+}
+
+TEST_CASE("a build whose job commits and ends while it is looked at is an entry") {
+  StoreBench bench;
+  const std::string claim = kObjectKey + ".done/claim";
+  bench.store.objects_of[claim] = claim_of_dead();
+  int looks = 0;
+  int commits_at = 2;  // when this job already has a claim of its own
+  bench.store.before_read = [&](const std::string& name) {
+    if (name == claim && ++looks == commits_at) bench.commit_of("done", "data", 1);
+  };
+  const ObjectGot got = find_or_build(bench.store, bench.wanted(), bench.signals);
+  CHECK(looks == 2);
+  CHECK_FALSE(got.built);
+  CHECK(got.uri == "s3://bucket/" + kObjectKey + ".done");
+  CHECK(bench.folder.read("builds").empty());
+  // Nor does `dtrain cache gc` remove it.
+  bench.store.objects_of.erase(kObjectKey + ".done/meta.json");
+  commits_at = 3;
+  CHECK(object_cache_command(bench.store, {{"do", "gc"}}) == 0);
+  CHECK(looks == 3);
+  CHECK(bench.store.objects_of.contains(kObjectKey + ".done/meta.json"));
 }
 
 TEST_CASE("who waits for a builder of a store gives up in the end, and leaves nothing") {
