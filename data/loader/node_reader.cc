@@ -45,21 +45,33 @@ NodeReader::NodeReader(NodeDoor door, Region region, const ShareLimits& limits, 
 NodeReader::~NodeReader() { thread_.join(); }
 
 void NodeReader::run() {
+  ReaderWords::Over why = ReaderWords::broken;
   try {
-    if (work_.read_through) parts_->set->read_through(stop_->flag());
+    why = read();
+    // Who has asked meanwhile hears of the error, too.
+    if (why == ReaderWords::failed) look(std::chrono::milliseconds(0));
+  } catch (const std::exception&) {
+    // No memory, for example: who reads by itself finds out what it is.
+  }
+  end(why);
+}
+
+// Until it must end, for this reason. Members are admitted all the time, and see that it works, however long the first
+// rows take.
+ReaderWords::Over NodeReader::read() {
+  try {
     core_.emplace(limits_, work_.ranks, shown_, reader_now());
+    if (work_.read_through) parts_->set->read_through(stop_->flag(), [this] { look(std::chrono::milliseconds(0)); });
     OrderState at = work_.at;
     for (; show_epoch(at); at.rows_done = 0) {
       ++at.epoch;
       epoch_begin_ += parts_->rows;
     }
-    end(*stop_ ? ReaderWords::left : ReaderWords::broken);
+    return *stop_ ? ReaderWords::left : ReaderWords::broken;
   } catch (const DataError& error) {
     const std::string_view text = error.what();
     text.copy(region_.reader().error, sizeof region_.reader().error - 1);
-    end(ReaderWords::failed);
-  } catch (const std::exception&) {
-    end(ReaderWords::broken);  // no memory, for example: who reads by itself finds out what it is
+    return ReaderWords::failed;
   }
 }
 
@@ -80,7 +92,7 @@ bool NodeReader::show_epoch(const OrderState& at) {
   const auto most = static_cast<std::size_t>(limits_.ring_rows / 4);
   while (shown_ < end) {
     const auto begin = std::chrono::steady_clock::now();
-    if (!flow.advance(stop_->flag())) return false;
+    if (!flow.advance(stop_->flag(), [this] { look(std::chrono::milliseconds(0)); })) return false;
     const RowFlow::Seconds seconds = flow.take_seconds();
     words.disk_ns += nanoseconds(seconds.disk);
     words.decode_ns += nanoseconds(seconds.read - seconds.disk);
@@ -148,6 +160,7 @@ bool NodeReader::obey(const ShareCore::Verdict& verdict) {
 
 // Who has come, who has gone, and who has rung.
 void NodeReader::look(std::chrono::milliseconds limit) {
+  ++region_.reader().beat;
   std::vector<pollfd> wait{{door_->fd(), POLLIN, 0}, {stop_->event(), POLLIN, 0}};
   for (const NodeLink& link : asking_) wait.push_back({link.fd(), POLLIN, 0});
   const std::size_t first_guest = wait.size();

@@ -32,12 +32,16 @@ class NodeReader {
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
+  // It shows no more rows, and nobody can ask it.
+  bool has_ended() const { return region_.reader().over != ReaderWords::reads; }
+
  private:
   struct Guest {
     NodeLink link;
     bool expelled = false;
   };
   void run();
+  ReaderWords::Over read();
   bool show_epoch(const OrderState& at);
   void show(std::span<const std::uint32_t> slots);
   bool await_floor(RowFlow& flow, std::int64_t least);

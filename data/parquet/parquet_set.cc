@@ -174,8 +174,8 @@ void ParquetSet::forget_footers() {
   malloc_trim(0);  // they are many small blocks, which malloc would keep
 }
 
-void ParquetSet::read_through(const std::atomic<bool>& stop) const {
-  for (const auto& file : files_) data::read_through(file->data.path, stop);
+void ParquetSet::read_through(const std::atomic<bool>& stop, const std::function<void()>& after_part) const {
+  for (const auto& file : files_) data::read_through(file->data.path, stop, after_part);
 }
 
 std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -163,9 +164,13 @@ class NodeLoader(unittest.TestCase):
         with open(folder / "1.parquet", "r+b") as file:
             file.seek(4)
             file.write(b"\x7f" * 100)
-        for answer in self.ask({"paths": [str(folder)], "shuffle": False}):
-            self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
-            self.assertNotIn("\n", answer["data_error"])
+        for options in ({"shuffle": False}, {"window": 0}):  # between rows, and before the first one
+            with self.subTest(options=options):
+                begin = time.monotonic()
+                for answer in self.ask({"paths": [str(folder)], **options}):
+                    self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
+                    self.assertNotIn("\n", answer["data_error"])
+                self.assertLess(time.monotonic() - begin, 9, "a rank has waited for a reader that has ended")
 
     def test_nothing_is_left(self):
         self.ask(epochs=3)
