@@ -57,7 +57,7 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
   auto end = std::chrono::steady_clock::now() + join_limit;
   do {
     if (auto link = NodeLink::connect(name)) {
-      if (!link->ask(plan.job.local_rank)) continue;
+      if (!link->ask(plan.job.rank)) continue;
       const auto asked = std::chrono::steady_clock::now();
       auto received = link->receive(reader_limit, stop);
       if (!received) {

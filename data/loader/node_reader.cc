@@ -1,7 +1,6 @@
 #include "data/loader/node_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -182,22 +181,22 @@ void NodeReader::look(std::chrono::milliseconds limit) {
     if (wait[at].revents == 0) continue;
     NodeLink link = std::move(asking_[at - 2]);
     asking_.erase(asking_.begin() + static_cast<std::ptrdiff_t>(at - 2));
-    if (const auto local_rank = link.asked()) admit(std::move(link), *local_rank);
+    if (const auto rank = link.asked()) admit(std::move(link), *rank);
   }
   if (wait[0].revents == 0) return;
   while (auto link = door_->next()) {
-    if (const auto local_rank = link->asked()) {
-      admit(std::move(*link), *local_rank);
+    if (const auto rank = link->asked()) {
+      admit(std::move(*link), *rank);
     } else {
       asking_.push_back(std::move(*link));
     }
   }
 }
 
-void NodeReader::admit(NodeLink link, int local_rank) {
+void NodeReader::admit(NodeLink link, int rank) {
   const auto free = std::find(guests_.begin(), guests_.end(), std::nullopt);
   NodeAnswer answer{NodeAnswer::again, static_cast<std::uint32_t>(free - guests_.begin()), region_.size()};
-  const ShareCore::Answer may = core_->ask(local_rank);
+  const ShareCore::Answer may = core_->ask(rank);
   if (may == ShareCore::Answer::late) answer.kind = NodeAnswer::late;
   if (may != ShareCore::Answer::welcome || free == guests_.end()) {
     link.answer(answer, -1);
@@ -213,7 +212,7 @@ void NodeReader::admit(NodeLink link, int local_rank) {
     words.passed = no_row;
     return;
   }
-  core_->joined(answer.member, local_rank);
+  core_->joined(answer.member, rank);
   *free = Guest{std::move(link)};
 }
 
@@ -228,11 +227,11 @@ void NodeReader::see_words() {
 void NodeReader::tell_missing() {
   const auto missing = core_->missing(reader_now());
   if (!missing) return;
-  region_.reader().ranks = static_cast<std::uint32_t>(work_.ranks) - static_cast<std::uint32_t>(missing->size());
-  if (missing->empty()) return;
-  std::fputs(fmt::format("dtrain: ParquetLoader: no loader of local rank {} has asked for these rows within {} s; this "
-                         "node's reader goes on without. Where their options differ each rank reads by itself\n",
-                         fmt::join(*missing, ", "), limits_.join.count() / 1000)
+  region_.reader().ranks = static_cast<std::uint32_t>(core_->came());
+  if (*missing == 0) return;
+  std::fputs(fmt::format("dtrain: ParquetLoader: {} of this node's {} ranks have not asked for these rows within {} s; "
+                         "its reader goes on without. Where their options differ each rank reads by itself\n",
+                         *missing, work_.ranks, limits_.join.count() / 1000)
                  .c_str(),
              stderr);
 }

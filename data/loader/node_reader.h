@@ -47,7 +47,7 @@ class NodeReader {
   bool await_floor(RowFlow& flow, std::int64_t least);
   bool obey(const ShareCore::Verdict& verdict);
   void look(std::chrono::milliseconds limit);
-  void admit(NodeLink link, int local_rank);
+  void admit(NodeLink link, int rank);
   void see_words();
   void tell_missing();
   void end(ReaderWords::Over why);

@@ -39,7 +39,7 @@ class NodeLink {
   int fd() const { return socket_.get(); }
 
   // A member asks, the reader answers. With `welcome` the memory goes along.
-  bool ask(int local_rank);
+  bool ask(int rank);
   bool answer(const NodeAnswer& answer, int memory);
   std::optional<int> asked();
   struct Received {
