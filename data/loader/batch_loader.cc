@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <numeric>
 #include <utility>
@@ -124,12 +125,23 @@ std::optional<NodePlan> BatchLoader::node_plan() const {
                   options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
 }
 
-// On the thread, until it is stopped.
-void BatchLoader::read_epochs(OrderState at, Ahead::Output& output) {
+// On the thread, until it is stopped. If this rank has the reader of its node, that works for the others until then,
+// also if this one has failed.
+void BatchLoader::read_epochs(const OrderState& from, Ahead::Output& output) {
+  std::unique_ptr<NodeReader> reader;
+  try {
+    read_epochs(from, output, reader);
+  } catch (...) {
+    output.fail(std::current_exception());
+  }
+}
+
+void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
   const std::optional<NodePlan> plan = node_plan();
   if (reads_through && !plan) set_.read_through(output.stopped());
-  BatchSource source(parts_, at, plan, output.stop(), [&output] { return output.is_asked(); });
+  BatchSource source(
+      parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);
   executed_ = !output.stopped();
   for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {

@@ -3,6 +3,7 @@
 // include/dtrain/parquet_loader.h, which says what each member does.
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,7 +50,8 @@ class BatchLoader {
   std::int64_t global_rows() const { return options_.batch_size * options_.world_size; }
   std::int64_t window() const;
   std::optional<NodePlan> node_plan() const;
-  void read_epochs(OrderState at, Ahead::Output& output);
+  void read_epochs(const OrderState& from, Ahead::Output& output);
+  void read_epochs(OrderState at, Ahead::Output& output, std::unique_ptr<NodeReader>& reader);
   std::optional<BatchShare> next_share(std::int64_t done) const;
 
   const ParquetLoaderOptions options_;

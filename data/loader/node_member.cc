@@ -37,13 +37,6 @@ void say_alone(const std::string& why) {
   std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself\n", why).c_str(), stderr);
 }
 
-// False: `stop`.
-bool pause_until_stop(const StopBell& stop, std::chrono::milliseconds limit) {
-  pollfd wait{stop.event(), POLLIN, 0};
-  poll(&wait, 1, static_cast<int>(limit.count()));
-  return !stop;
-}
-
 }  // namespace
 
 std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
@@ -94,7 +87,7 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
     }
     const NodeReader::Work work{from, plan.ranks, plan.read_through};
     reader = std::make_unique<NodeReader>(std::move(*door), std::move(*region), limits, parts, work, stop);
-  } while (pause_until_stop(stop, knock_again) && std::chrono::steady_clock::now() < end);
+  } while (stop.pause(knock_again) && std::chrono::steady_clock::now() < end);
   if (!stop) say_alone(why);
   return nullptr;
 }

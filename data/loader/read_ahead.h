@@ -43,6 +43,11 @@ class ReadAhead {
       times.ahead = seconds_since(begin);
       return is_open;
     }
+    // This comes out of next(). Waits until the thread must end.
+    void fail(std::exception_ptr error) {
+      ready_->push({std::nullopt, {}, std::move(error), {}});
+      while (stop_->pause(std::chrono::milliseconds(100))) continue;
+    }
     // Rings when the thread must end.
     const StopBell& stop() const { return *stop_; }
     const std::atomic<bool>& stopped() const { return stop_->flag(); }
@@ -128,11 +133,11 @@ class ReadAhead {
     waited_ = 0;
     ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(prefetch_));
     thread_ = std::thread([this, from = at_] {
+      Output output(*ready_, *stop_);
       try {
-        Output output(*ready_, *stop_);
         read_(from, output);
       } catch (...) {
-        ready_->push({std::nullopt, {}, std::current_exception(), {}});
+        output.fail(std::current_exception());
       }
     });
   }
