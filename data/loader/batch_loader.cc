@@ -8,8 +8,10 @@
 #include <numeric>
 #include <utility>
 
+#include "data/base/store_uri.h"
 #include "data/loader/batch_source.h"
 #include "data/loader/loader_plan.h"
+#include "data/node/name_claim.h"
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
 #include "strategies/kept/available_memory.h"
@@ -113,10 +115,12 @@ void BatchLoader::load_state(const std::string& text) {
 }
 
 // Who has the same text gets the same rows from the same bytes.
-std::optional<NodePlan> BatchLoader::node_plan() const {
+std::optional<NodePlan> BatchLoader::node_plan(const OrderState& from) const {
   if (!job_ || node_ranks_ == 1) return std::nullopt;
-  std::string rows;
-  for (const std::string& path : options_.paths) rows += std::filesystem::absolute(path).string() + '\n';
+  std::string rows = to_text(from) + '\n';
+  for (const std::string& path : options_.paths) {
+    rows += (is_store_uri(path) ? path : std::filesystem::absolute(path).string()) + '\n';
+  }
   for (const Column& column : set_.columns()) {
     rows += fmt::format("{} {} {} {}\n", column.name, static_cast<int>(column.type), column.list_size,
                         column.fill ? fmt::to_string(*column.fill) : "-");
@@ -128,17 +132,20 @@ std::optional<NodePlan> BatchLoader::node_plan() const {
 // On the thread, until it is stopped. If this rank has the reader of its node, that works for the others until then,
 // also if this one has failed.
 void BatchLoader::read_epochs(const OrderState& from, Ahead::Output& output) {
+  std::optional<NameClaim> claim;
   std::unique_ptr<NodeReader> reader;
   try {
-    read_epochs(from, output, reader);
+    std::optional<NodePlan> plan = node_plan(from);
+    if (plan) plan->rows = claim.emplace(plan->rows).name();
+    read_epochs(from, output, plan, reader);
   } catch (...) {
     output.fail(std::current_exception());
   }
 }
 
-void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, std::unique_ptr<NodeReader>& reader) {
+void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::optional<NodePlan>& plan,
+                              std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
-  const std::optional<NodePlan> plan = node_plan();
   if (reads_through && !plan) set_.read_through(output.stopped());
   BatchSource source(
       parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);

@@ -49,9 +49,10 @@ class BatchLoader {
 
   std::int64_t global_rows() const { return options_.batch_size * options_.world_size; }
   std::int64_t window() const;
-  std::optional<NodePlan> node_plan() const;
+  std::optional<NodePlan> node_plan(const OrderState& from) const;
   void read_epochs(const OrderState& from, Ahead::Output& output);
-  void read_epochs(OrderState at, Ahead::Output& output, std::unique_ptr<NodeReader>& reader);
+  void read_epochs(OrderState at, Ahead::Output& output, const std::optional<NodePlan>& plan,
+                   std::unique_ptr<NodeReader>& reader);
   std::optional<BatchShare> next_share(std::int64_t done) const;
 
   const ParquetLoaderOptions options_;

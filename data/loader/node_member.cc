@@ -45,7 +45,7 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
   const RowOrder order = parts.order(from);
   const RegionSize size = region_size(parts, order, plan);
   const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), join_limit, lag_limit};
-  const NodeName name(fmt::format("{}\n{}\n{}", plan.job.name, plan.rows, to_text(from)));
+  const NodeName name(fmt::format("{}\n{}", plan.job.name, plan.rows));
   std::string why = fmt::format("it has found no reader of its node within {} s", join_limit.count());
   auto end = std::chrono::steady_clock::now() + join_limit;
   do {
@@ -66,7 +66,13 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
         say_alone(fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
         return nullptr;
       }
-      if (received->answer.kind == NodeAnswer::again) continue;
+      if (received->answer.kind == NodeAnswer::again) {
+        why = fmt::format(
+            "it has begun again with rows that the others of its node have passed, and none of them has "
+            "within {} s",
+            join_limit.count());
+        continue;
+      }
       auto region = received->answer.size == size ? Region::open(std::move(received->memory), size) : std::nullopt;
       if (!region || received->answer.member >= size.members) {
         say_alone("it cannot map the memory of its node's reader");

@@ -6,13 +6,15 @@
 // The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
 // after it; with "values" all tensors. With "wait" it says that the loader is made, and reads another line before the
 // first batch. "env": variables that are set, or taken away if they are empty. "break": 100 bytes of that file, from
-// "at" on, are overwritten after each batch.
+// "at" on, are overwritten after each batch. With "twin" a second loader with the same options reads its epoch after
+// the first batch; the answer says how many batches that had.
 #include <stdlib.h>
 
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "dtrain/parquet_loader.h"
 
@@ -91,6 +93,8 @@ void run(const Json& job, Json& answer) {
       std::getline(std::cin, line);
     }
     if (job.contains("state")) loader.load_state(job["state"]);
+    std::optional<dtrain::ParquetLoader> twin;
+    if (job.value("twin", false)) twin.emplace(options_of(job.at("options")));
     std::int64_t left = job.value("batches", std::int64_t{1} << 40);
     for (int epoch = 0; epoch < job.value("epochs", 1) && left > 0; ++epoch) {
       Json& batches = answer["epochs"].emplace_back(Json::array());
@@ -101,6 +105,11 @@ void run(const Json& job, Json& answer) {
           most = std::max(most, own_memory("VmRSS:").get<std::int64_t>());
         } else {
           batches.push_back(told(*batch, loader.state(), job.value("values", false)));
+        }
+        if (twin && !answer.contains("twin")) {
+          std::int64_t count = 0;
+          while (twin->next()) ++count;
+          answer["twin"] = count;
         }
         if (job.contains("break")) overwrite(job["break"], job.at("at"));
       }

@@ -99,6 +99,14 @@ class NodeLoader(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 9)
         self.ask(each={rank: {"env": {"LOCAL_RANK": str(rank)}} for rank in range(RANKS)}, batches=1)
 
+    def test_two_loaders_of_a_program_with_the_same_rows(self):
+        """As when training's files are those of an evaluation, too. Each has a reader of its own."""
+        expected, begin = self.alone(epochs=2), time.monotonic()
+        found = self.ask(epochs=2, twin=True, options={"prefetch": 1})
+        self.same(found, expected)
+        self.assertEqual([answer["twin"] for answer in found], RANKS * [len(expected[0]["epochs"][0])])
+        self.assertLess(time.monotonic() - begin, 9)
+
     def test_going_on_from_a_state(self):
         states = [batch["state"] for batch in self.alone(epochs=2)[0]["epochs"][1]]
         for state in states[:3]:
