@@ -58,6 +58,10 @@ NodeName::NodeName(const std::string& text) {
   name.copy(bytes_, sizeof bytes_);
 }
 
+NodeSocket::~NodeSocket() {
+  if (socket_) shutdown(get(), SHUT_RDWR);
+}
+
 std::optional<NodeLink> NodeLink::connect(const NodeName& name) {
   Descriptor socket = new_socket();
   const Address address = address_of(name);
@@ -148,6 +152,12 @@ std::optional<NodeDoor> NodeDoor::open(const NodeName& name) {
     return std::nullopt;
   }
   return NodeDoor(std::move(socket));
+}
+
+NodeDoor::~NodeDoor() {
+  if (fd() < 0) return;
+  shutdown(fd(), SHUT_RDWR);
+  while (next()) continue;
 }
 
 std::optional<NodeLink> NodeDoor::next() {

@@ -140,6 +140,13 @@ class NodeLoader(unittest.TestCase):
             rest = [rank for rank in range(RANKS) if rank != leaver]
             self.same([found[rank] for rank in rest], [expected[rank] for rank in rest])
 
+    def test_ranks_that_leave_early_and_have_forked(self):
+        """The children keep their sockets; one of the two ranks has no reader. The others wait for neither."""
+        expected, leavers, begin = self.alone(epochs=3), (0, 1), time.monotonic()
+        found = self.ask(epochs=3, each=dict.fromkeys(leavers, {"batches": 14, "fork": True}))
+        self.same(found[len(leavers):], expected[len(leavers):])
+        self.assertLess(time.monotonic() - begin, 9)
+
     def test_the_reader_dies(self):
         """In another round, so that it is surely rank 0: it has begun when the others are not there yet. The last rank
         does not come, so the others cannot have read more than 4096 rows."""
