@@ -150,10 +150,10 @@ class NodeLoader(unittest.TestCase):
     def test_the_reader_dies(self):
         """In another round, so that it is surely rank 0: it has begun when the others are not there yet. The last rank
         does not come, so the others cannot have read more than 4096 rows."""
-        reader = Rank(0, round=1)
-        reader.begin({"paths": [self.set]}, epochs=1000)
-        others = [Rank(rank, round=1) for rank in range(1, RANKS - 1)]
+        reader, *others = ranks = [Rank(rank, round=1) for rank in range(RANKS - 1)]
         try:
+            self.ask({"one_reader": False}, ranks, batches=1)  # all have torch before the reader counts its seconds
+            reader.begin({"paths": [self.set]}, epochs=1000)
             self.until_shares(reader)
             for rank in others:
                 rank.begin({"paths": [self.set]}, epochs=3)
@@ -162,6 +162,7 @@ class NodeLoader(unittest.TestCase):
             reader.process.kill()
             self.same([rank.answer() for rank in others], self.alone(epochs=3)[1:-1])
         finally:
+            reader.process.kill()
             reader.process.stdin.close()
             reader.process.wait(timeout=30)
             said = [rank.end() for rank in others]
@@ -174,8 +175,11 @@ class NodeLoader(unittest.TestCase):
         return "memfd:dtrain-rows" in pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text()
 
     def until_shares(self, rank):
+        end = time.monotonic() + 30
         while not self.shares(rank):
-            self.assertIsNone(rank.process.poll())
+            self.assertLess(time.monotonic(), end, "the rank has not come to a reader")
+            with self.assertRaises(subprocess.TimeoutExpired):  # it lives
+                rank.process.wait(0.005)
 
     def test_every_rank_hears_of_a_broken_file(self):
         folder = self.folder / "broken"
