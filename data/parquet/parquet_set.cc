@@ -170,6 +170,8 @@ bool ParquetSet::is_remote() const {
 }
 
 void ParquetSet::forget_footers() {
+  if (footers_kept_ == 0) return;
+  footers_kept_ = 0;
   for (const auto& file : files_) file->footer.reset();
   malloc_trim(0);  // they are many small blocks, which malloc would keep
 }
