@@ -99,7 +99,7 @@ bool NodeReader::show_epoch(const OrderState& at) {
     std::span<const std::uint32_t> left = flow.leaving();
     while (!left.empty()) {
       const auto next = left.first(std::min(left.size(), most));
-      if (!await_floor(flow, shown_ + static_cast<std::int64_t>(next.size()) - limits_.ring_rows)) return false;
+      if (!await_floor(flow, core_->needed_for(shown_ + static_cast<std::int64_t>(next.size())))) return false;
       show(next);
       left = left.subspan(next.size());
     }

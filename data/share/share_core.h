@@ -53,8 +53,8 @@ class ShareCore {
   std::int64_t floor(Time now);
   // The reader has shown rows.
   void shown(Time now) { still_since_ = now; }
-  // How many rows more can be shown.
-  std::int64_t room(std::int64_t shown, Time now) { return floor(now) + limits_.ring_rows - shown; }
+  // What the floor must have reached before rows up to `end` are shown. An epoch ends when it has reached its last row.
+  std::int64_t needed_for(std::int64_t end) const { return end - limits_.ring_rows; }
 
   struct Verdict {
     enum Kind {
