@@ -149,12 +149,12 @@ void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::o
   if (reads_through && !plan) set_.read_through(output.stopped());
   BatchSource source(
       parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);
-  executed_ = !output.stopped();
   for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {
       std::optional<HostBatch> batch = source.next(at, *share, output.times);
       if (const auto ranks = source.ranks()) node_ranks_ = ranks;
       if (!batch) return;
+      executed_ = true;  // before the first row
       at.rows_done += share->batch_rows;
       if (!output.give(std::move(batch), at)) return;
     }
