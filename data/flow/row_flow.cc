@@ -26,7 +26,7 @@ RowFlow::RowFlow(const LoaderParts& parts, const OrderState& at, RowArena& arena
       turn_(turn_of(order_, buffer_.next_row())) {}
 
 // The next bucket leaves, once its last row has entered.
-bool RowFlow::advance(const std::atomic<bool>& stop) {
+bool RowFlow::advance(const std::atomic<bool>& stop, const std::function<void()>& after_group) {
   while (buffer_.next_row() < buffer_.due()) {
     if (!group_) {
       const auto begin = std::chrono::steady_clock::now();
@@ -34,6 +34,7 @@ bool RowFlow::advance(const std::atomic<bool>& stop) {
       if (!group_) return false;
       seconds_.read += seconds_since(begin);
       seconds_.disk += group_->disk_seconds;
+      if (after_group) after_group();
     }
     enter_block();
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -34,7 +35,8 @@ class RowFlow {
 
   // Makes leaving() the next rows of the order; there may be none. False: `stop` became true. Throws DataError. Not to
   // be called again after either of the two.
-  bool advance(const std::atomic<bool>& stop);
+  // After each row group that it reads it calls `after_group`, if that is one.
+  bool advance(const std::atomic<bool>& stop, const std::function<void()>& after_group = {});
   const std::vector<std::uint32_t>& leaving() const { return leaving_; }
   // These slots' rows have been read.
   void release(std::span<const std::uint32_t> slots) {

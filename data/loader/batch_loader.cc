@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <numeric>
 #include <utility>
 
+#include "data/base/store_uri.h"
+#include "data/loader/batch_source.h"
 #include "data/loader/loader_plan.h"
-#include "data/parquet/seconds_since.h"
+#include "data/node/name_claim.h"
 #include "dtrain/data_errors.h"
 #include "dtrain/errors.h"
 #include "strategies/kept/available_memory.h"
@@ -57,7 +59,8 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
       layout_(tensors_),
       rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})),
       parts_{&set_, &tensors_, &layout_, rows_},
-      job_(options_.one_reader && options_.world_size > 1 && layout_.ragged.empty() ? node_job() : std::nullopt) {
+      job_(options_.one_reader && options_.world_size > 1 && layout_.ragged.empty() ? node_job() : std::nullopt),
+      ahead_("ParquetLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   check_fill(set_.columns(), options_.fill);
   if (options_.fully_executed && options_.window_size_bytes != 0 && set_.is_remote()) {
     refuse(
@@ -71,11 +74,10 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
                     "drop_last to false or take a smaller batch_size",
                     rows_, global_rows()));
   }
-  at_ = {.seed = options_.seed, .digest = set_.digest()};
-  if (options_.shuffle) at_.window = window();
+  OrderState begin{.seed = options_.seed, .digest = set_.digest()};
+  if (options_.shuffle) begin.window = window();
+  ahead_.go_to(begin);
 }
-
-BatchLoader::~BatchLoader() { stop(); }
 
 std::int64_t BatchLoader::window() const {
   const auto ragged = static_cast<std::int64_t>(layout_.ragged.size());
@@ -85,106 +87,40 @@ std::int64_t BatchLoader::window() const {
                         set_.name_of(bytes.largest));
 }
 
-std::optional<HostBatch> BatchLoader::next() {
-  if (failed_) std::rethrow_exception(failed_);
-  if (!thread_.joinable()) start();
-  // What is ready is not waited for, however long the kernel lets another thread run meanwhile.
-  const bool is_there = ready_->has_item();
-  const Clock::time_point begin = Clock::now();
-  Ready ready = ready_->pop();
-  if (!is_there) waited_ += seconds_since(begin);
-  if (ready.error) {
-    failed_ = ready.error;
-    std::rethrow_exception(failed_);
-  }
-  at_ = ready.after;
-  ready.times.batches = ready.batch ? 1 : 0;
-  note_times(ready.times);
-  return std::move(ready.batch);
-}
-
-// Before the first batch a program waits for the window to fill, and there is nothing to change.
-void BatchLoader::note_times(LoaderTimes times) {
-  const Clock::time_point now = Clock::now();
-  const double waited = std::exchange(waited_, 0);
-  const auto before = std::exchange(returned_, now);
-  if (before) {
-    times.seconds = std::chrono::duration<double>(now - *before).count();
-    times.waited = waited;
-  }
-  // fmt::print() would throw if standard error is closed or full.
-  if (const auto window = watch_.add(times))
-    std::fputs((wait_line("ParquetLoader", *window, options_.prefetch) + "\n").c_str(), stderr);
-}
-
-bool BatchLoader::wait(std::chrono::milliseconds limit) {
-  if (failed_) return true;
-  if (!thread_.joinable()) start();
-  if (ready_->has_item()) return true;
-  const Clock::time_point begin = Clock::now();
-  const bool is_there = ready_->wait(limit);
-  waited_ += seconds_since(begin);
-  return is_there;
-}
-
 void BatchLoader::set_epoch(std::uint64_t epoch) {
-  OrderState state = at_;
+  OrderState state = ahead_.at();
   state.epoch = epoch;
   state.rows_done = 0;
-  go_to(state);
-}
-
-void BatchLoader::go_to(const OrderState& state) {
-  stop();
-  failed_ = nullptr;
-  at_ = state;
+  ahead_.go_to(state);
 }
 
 void BatchLoader::load_state(const std::string& text) {
   const auto state = order_state(text);
+  const OrderState& now = ahead_.at();
   if (!state) refuse(fmt::format("'{}' is no text of state()", text.substr(0, 100)));
-  if (state->digest != at_.digest || state->rows_done > rows_) {
+  if (state->digest != now.digest || state->rows_done > rows_) {
     refuse("the state is one of other files: their names, sizes or row groups differ; with other rows it cannot go on");
   }
-  if (state->seed != at_.seed) {
+  if (state->seed != now.seed) {
     refuse(fmt::format("the state is one of seed {}, and this loader has {}; with another order it cannot go on",
-                       state->seed, at_.seed));
+                       state->seed, now.seed));
   }
   const bool any_window = options_.shuffle && options_.window_size_bytes == ParquetLoaderOptions::auto_window;
-  if (state->window != at_.window && !(any_window && state->window > 0)) {
+  if (state->window != now.window && !(any_window && state->window > 0)) {
     refuse(
         "the state is one of another window_size_bytes or shuffle, or of other columns; with another order it cannot "
         "go on");
   }
-  go_to(*state);
-}
-
-void BatchLoader::start() {
-  stop_ = std::make_unique<StopBell>();
-  returned_.reset();
-  waited_ = 0;
-  ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(options_.prefetch));
-  thread_ = std::thread([this, from = at_] {
-    try {
-      read_epochs(from);
-    } catch (...) {
-      ready_->push({std::nullopt, {}, std::current_exception(), {}});
-    }
-  });
-}
-
-void BatchLoader::stop() {
-  if (!thread_.joinable()) return;
-  stop_->ring();
-  ready_->close();
-  thread_.join();
+  ahead_.go_to(*state);
 }
 
 // Who has the same text gets the same rows from the same bytes.
-std::optional<NodePlan> BatchLoader::node_plan() const {
+std::optional<NodePlan> BatchLoader::node_plan(const OrderState& from) const {
   if (!job_ || node_ranks_ == 1) return std::nullopt;
-  std::string rows;
-  for (const std::string& path : options_.paths) rows += std::filesystem::absolute(path).string() + '\n';
+  std::string rows = to_text(from) + '\n';
+  for (const std::string& path : options_.paths) {
+    rows += (is_store_uri(path) ? path : std::filesystem::absolute(path).string()) + '\n';
+  }
   for (const Column& column : set_.columns()) {
     rows += fmt::format("{} {} {} {}\n", column.name, static_cast<int>(column.type), column.list_size,
                         column.fill ? fmt::to_string(*column.fill) : "-");
@@ -193,32 +129,39 @@ std::optional<NodePlan> BatchLoader::node_plan() const {
                   options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
 }
 
-// On the thread, until it is stopped.
-void BatchLoader::read_epochs(OrderState at) {
+// On the thread, until it is stopped. If this rank has the reader of its node, that works for the others until then,
+// also if this one has failed.
+void BatchLoader::read_epochs(const OrderState& from, Ahead::Output& output) {
+  std::optional<NameClaim> claim;
+  std::unique_ptr<NodeReader> reader;
+  try {
+    std::optional<NodePlan> plan = node_plan(from);
+    if (plan) plan->rows = claim.emplace(plan->rows).name();
+    read_epochs(from, output, plan, reader);
+  } catch (...) {
+    output.fail(std::current_exception());
+  }
+}
+
+void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::optional<NodePlan>& plan,
+                              std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
-  const std::optional<NodePlan> plan = node_plan();
-  if (reads_through && !plan) set_.read_through(stop_->flag());
-  BatchSource source(parts_, at, plan, *stop_, [this] { return ready_->is_asked(); });
-  executed_ = !*stop_;
-  LoaderTimes times;
-  const auto push = [&](std::optional<HostBatch> batch, const OrderState& after) {
-    const Clock::time_point begin = Clock::now();
-    const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
-    times.ahead = seconds_since(begin);
-    return is_open;
-  };
-  for (; !*stop_; at.epoch += 1, at.rows_done = 0) {
+  if (reads_through && !plan) set_.read_through(output.stopped());
+  BatchSource source(
+      parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);
+  for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {
-      std::optional<HostBatch> batch = source.next(at, *share, times);
+      std::optional<HostBatch> batch = source.next(at, *share, output.times);
       if (const auto ranks = source.ranks()) node_ranks_ = ranks;
       if (!batch) return;
+      executed_ = true;  // before the first row
       at.rows_done += share->batch_rows;
-      if (!push(std::move(batch), at)) return;
+      if (!output.give(std::move(batch), at)) return;
     }
     OrderState after = at;
     after.epoch += 1;
     after.rows_done = 0;
-    if (!push(std::nullopt, after)) return;
+    if (!output.give(std::nullopt, after)) return;
   }
 }
 

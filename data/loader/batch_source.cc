@@ -1,17 +1,17 @@
 #include "data/loader/batch_source.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
 namespace dtrain::data {
 
 BatchSource::BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan,
-                         const StopBell& stop, std::function<bool()> asks)
+                         const StopBell& stop, std::function<bool()> asks, std::unique_ptr<NodeReader>& reader)
     : parts_(&parts), stop_(&stop), asks_(std::move(asks)) {
-  if (plan) member_ = NodeMember::join(parts, from, *plan, stop, asks_, reader_);
+  if (plan) member_ = NodeMember::join(parts, from, *plan, stop, asks_, reader);
 }
 
 std::optional<HostBatch> BatchSource::next(const OrderState& at, const BatchShare& share, LoaderTimes& times) {
@@ -31,8 +31,7 @@ std::optional<HostBatch> BatchSource::next(const OrderState& at, const BatchShar
 
 // Mostly the others have ended because training has, and this rank is about to. So it reads only what is asked for.
 void BatchSource::leave_node() {
-  pollfd wait{stop_->event(), POLLIN, 0};
-  while (!*stop_ && !asks_()) poll(&wait, 1, /*timeout=*/20);
+  while (!asks_() && stop_->pause(std::chrono::milliseconds(20))) continue;
   if (!*stop_) {
     std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself from here\n", member_->over()).c_str(),
                stderr);

@@ -18,9 +18,10 @@ namespace dtrain::data {
 
 class BatchSource {
  public:
-  // Without a plan this rank reads by itself. All but the plan must outlive the source. `asks` is NodeMember's.
+  // Without a plan this rank reads by itself. All but the plan must outlive the source. `asks` and `reader` are those
+  // of NodeMember::join().
   BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan,
-              const StopBell& stop, std::function<bool()> asks);
+              const StopBell& stop, std::function<bool()> asks, std::unique_ptr<NodeReader>& reader);
 
   // This rank's share of the rows from `at` on. Nothing if `stop` has been rung. Throws DataError.
   std::optional<HostBatch> next(const OrderState& at, const BatchShare& share, LoaderTimes& times);
@@ -33,7 +34,6 @@ class BatchSource {
   const LoaderParts* parts_;
   const StopBell* stop_;
   const std::function<bool()> asks_;
-  std::unique_ptr<NodeReader> reader_;  // if this rank has it
   std::unique_ptr<NodeMember> member_;
   std::optional<EpochReader> own_;
   std::uint64_t own_epoch_ = 0;

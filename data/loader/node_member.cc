@@ -37,13 +37,6 @@ void say_alone(const std::string& why) {
   std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself\n", why).c_str(), stderr);
 }
 
-// False: `stop`.
-bool pause_until_stop(const StopBell& stop, std::chrono::milliseconds limit) {
-  pollfd wait{stop.event(), POLLIN, 0};
-  poll(&wait, 1, static_cast<int>(limit.count()));
-  return !stop;
-}
-
 }  // namespace
 
 std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
@@ -52,18 +45,34 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
   const RowOrder order = parts.order(from);
   const RegionSize size = region_size(parts, order, plan);
   const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), join_limit, lag_limit};
-  const NodeName name(fmt::format("{}\n{}\n{}", plan.job.name, plan.rows, to_text(from)));
-  const auto end = std::chrono::steady_clock::now() + join_limit;
+  const NodeName name(fmt::format("{}\n{}", plan.job.name, plan.rows));
+  std::string why = fmt::format("it has found no reader of its node within {} s", join_limit.count());
+  auto end = std::chrono::steady_clock::now() + join_limit;
   do {
     if (auto link = NodeLink::connect(name)) {
-      if (!link->ask(plan.job.local_rank)) continue;
+      if (!link->ask(plan.job.rank)) continue;
+      const auto asked = std::chrono::steady_clock::now();
       auto received = link->receive(reader_limit, stop);
-      if (!received) continue;
+      if (!received) {
+        const auto waited = std::chrono::steady_clock::now() - asked;
+        if (waited >= reader_limit) {
+          why = fmt::format("the reader of its node has not answered for {} s", reader_limit.count());
+          break;
+        }
+        end += waited;  // for a reader that has gone, and not for one to come
+        continue;
+      }
       if (received->answer.kind == NodeAnswer::late) {
         say_alone(fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
         return nullptr;
       }
-      if (received->answer.kind == NodeAnswer::again) continue;
+      if (received->answer.kind == NodeAnswer::again) {
+        why = fmt::format(
+            "it has begun again with rows that the others of its node have passed, and none of them has "
+            "within {} s",
+            join_limit.count());
+        continue;
+      }
       auto region = received->answer.size == size ? Region::open(std::move(received->memory), size) : std::nullopt;
       if (!region || received->answer.member >= size.members) {
         say_alone("it cannot map the memory of its node's reader");
@@ -73,6 +82,7 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
       return std::unique_ptr<NodeMember>(new NodeMember(parts, from, stop, std::move(asks), std::move(*link),
                                                         std::move(*region), received->answer.member));
     }
+    if (reader && reader->has_ended()) return nullptr;  // this rank finds out itself what it was
     if (reader) continue;
     auto door = NodeDoor::open(name);
     if (!door) continue;
@@ -83,8 +93,8 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
     }
     const NodeReader::Work work{from, plan.ranks, plan.read_through};
     reader = std::make_unique<NodeReader>(std::move(*door), std::move(*region), limits, parts, work, stop);
-  } while (pause_until_stop(stop, knock_again) && std::chrono::steady_clock::now() < end);
-  if (!stop) say_alone(fmt::format("it has found no reader of its node within {} s", join_limit.count()));
+  } while (stop.pause(knock_again) && std::chrono::steady_clock::now() < end);
+  if (!stop) say_alone(why);
   return nullptr;
 }
 
@@ -157,6 +167,7 @@ std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
   const auto begin = std::chrono::steady_clock::now();
   auto still_since = begin;
   bool has_gone = false;
+  std::uint64_t beat = reader.beat;
   std::int64_t shown = reader.shown;
   while (shown < wanted) {
     const std::uint32_t over = has_gone ? ReaderWords::left : reader.over.load();
@@ -174,10 +185,11 @@ std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
     if (must_sleep) has_gone = !doze();
     words_->wanted = no_row;
     words_->starving = false;
-    const std::int64_t before = std::exchange(shown, reader.shown);
-    if (shown != before) still_since = std::chrono::steady_clock::now();
+    shown = reader.shown;
+    const std::uint64_t before = std::exchange(beat, reader.beat);
+    if (beat != before) still_since = std::chrono::steady_clock::now();
     if (std::chrono::steady_clock::now() - still_since > reader_limit) {
-      over_ = fmt::format("the reader of its node has stood still for {} s", reader_limit.count());
+      over_ = fmt::format("the reader of its node has given no sign of life for {} s", reader_limit.count());
       break;
     }
   }

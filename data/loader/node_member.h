@@ -25,7 +25,7 @@ namespace dtrain::data {
 // How a loader takes part.
 struct NodePlan {
   NodeJob job;
-  std::string rows;  // what is read, and how: loaders with another text have other rows or columns
+  std::string rows;  // what is read, how, and from where on: loaders with another text have other rows or columns
   int ranks;         // that should come
   bool read_through;
 };

@@ -1,7 +1,6 @@
 #include "data/loader/node_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -45,21 +44,33 @@ NodeReader::NodeReader(NodeDoor door, Region region, const ShareLimits& limits, 
 NodeReader::~NodeReader() { thread_.join(); }
 
 void NodeReader::run() {
+  ReaderWords::Over why = ReaderWords::broken;
   try {
-    if (work_.read_through) parts_->set->read_through(stop_->flag());
+    why = read();
+    // Who has asked meanwhile hears of the error, too.
+    if (why == ReaderWords::failed) look(std::chrono::milliseconds(0));
+  } catch (const std::exception&) {
+    // No memory, for example: who reads by itself finds out what it is.
+  }
+  end(why);
+}
+
+// Until it must end, for this reason. Members are admitted all the time, and see that it works, however long the first
+// rows take.
+ReaderWords::Over NodeReader::read() {
+  try {
     core_.emplace(limits_, work_.ranks, shown_, reader_now());
+    if (work_.read_through) parts_->set->read_through(stop_->flag(), [this] { look(std::chrono::milliseconds(0)); });
     OrderState at = work_.at;
     for (; show_epoch(at); at.rows_done = 0) {
       ++at.epoch;
       epoch_begin_ += parts_->rows;
     }
-    end(*stop_ ? ReaderWords::left : ReaderWords::broken);
+    return *stop_ ? ReaderWords::left : ReaderWords::broken;
   } catch (const DataError& error) {
     const std::string_view text = error.what();
     text.copy(region_.reader().error, sizeof region_.reader().error - 1);
-    end(ReaderWords::failed);
-  } catch (const std::exception&) {
-    end(ReaderWords::broken);  // no memory, for example: who reads by itself finds out what it is
+    return ReaderWords::failed;
   }
 }
 
@@ -80,7 +91,7 @@ bool NodeReader::show_epoch(const OrderState& at) {
   const auto most = static_cast<std::size_t>(limits_.ring_rows / 4);
   while (shown_ < end) {
     const auto begin = std::chrono::steady_clock::now();
-    if (!flow.advance(stop_->flag())) return false;
+    if (!flow.advance(stop_->flag(), [this] { look(std::chrono::milliseconds(0)); })) return false;
     const RowFlow::Seconds seconds = flow.take_seconds();
     words.disk_ns += nanoseconds(seconds.disk);
     words.decode_ns += nanoseconds(seconds.read - seconds.disk);
@@ -88,7 +99,7 @@ bool NodeReader::show_epoch(const OrderState& at) {
     std::span<const std::uint32_t> left = flow.leaving();
     while (!left.empty()) {
       const auto next = left.first(std::min(left.size(), most));
-      if (!await_floor(flow, shown_ + static_cast<std::int64_t>(next.size()) - limits_.ring_rows)) return false;
+      if (!await_floor(flow, core_->needed_for(shown_ + static_cast<std::int64_t>(next.size())))) return false;
       show(next);
       left = left.subspan(next.size());
     }
@@ -148,6 +159,7 @@ bool NodeReader::obey(const ShareCore::Verdict& verdict) {
 
 // Who has come, who has gone, and who has rung.
 void NodeReader::look(std::chrono::milliseconds limit) {
+  ++region_.reader().beat;
   std::vector<pollfd> wait{{door_->fd(), POLLIN, 0}, {stop_->event(), POLLIN, 0}};
   for (const NodeLink& link : asking_) wait.push_back({link.fd(), POLLIN, 0});
   const std::size_t first_guest = wait.size();
@@ -169,22 +181,22 @@ void NodeReader::look(std::chrono::milliseconds limit) {
     if (wait[at].revents == 0) continue;
     NodeLink link = std::move(asking_[at - 2]);
     asking_.erase(asking_.begin() + static_cast<std::ptrdiff_t>(at - 2));
-    if (const auto local_rank = link.asked()) admit(std::move(link), *local_rank);
+    if (const auto rank = link.asked()) admit(std::move(link), *rank);
   }
   if (wait[0].revents == 0) return;
   while (auto link = door_->next()) {
-    if (const auto local_rank = link->asked()) {
-      admit(std::move(*link), *local_rank);
+    if (const auto rank = link->asked()) {
+      admit(std::move(*link), *rank);
     } else {
       asking_.push_back(std::move(*link));
     }
   }
 }
 
-void NodeReader::admit(NodeLink link, int local_rank) {
+void NodeReader::admit(NodeLink link, int rank) {
   const auto free = std::find(guests_.begin(), guests_.end(), std::nullopt);
   NodeAnswer answer{NodeAnswer::again, static_cast<std::uint32_t>(free - guests_.begin()), region_.size()};
-  const ShareCore::Answer may = core_->ask(local_rank);
+  const ShareCore::Answer may = core_->ask(rank);
   if (may == ShareCore::Answer::late) answer.kind = NodeAnswer::late;
   if (may != ShareCore::Answer::welcome || free == guests_.end()) {
     link.answer(answer, -1);
@@ -200,7 +212,7 @@ void NodeReader::admit(NodeLink link, int local_rank) {
     words.passed = no_row;
     return;
   }
-  core_->joined(answer.member, local_rank);
+  core_->joined(answer.member, rank);
   *free = Guest{std::move(link)};
 }
 
@@ -215,11 +227,11 @@ void NodeReader::see_words() {
 void NodeReader::tell_missing() {
   const auto missing = core_->missing(reader_now());
   if (!missing) return;
-  region_.reader().ranks = static_cast<std::uint32_t>(work_.ranks) - static_cast<std::uint32_t>(missing->size());
-  if (missing->empty()) return;
-  std::fputs(fmt::format("dtrain: ParquetLoader: no loader of local rank {} has asked for these rows within {} s; this "
-                         "node's reader goes on without. Where their options differ each rank reads by itself\n",
-                         fmt::join(*missing, ", "), limits_.join.count() / 1000)
+  region_.reader().ranks = static_cast<std::uint32_t>(core_->came());
+  if (*missing == 0) return;
+  std::fputs(fmt::format("dtrain: ParquetLoader: {} of this node's {} ranks have not asked for these rows within {} s; "
+                         "its reader goes on without. Where their options differ each rank reads by itself\n",
+                         *missing, work_.ranks, limits_.join.count() / 1000)
                  .c_str(),
              stderr);
 }

@@ -32,18 +32,22 @@ class NodeReader {
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
+  // It shows no more rows, and nobody can ask it.
+  bool has_ended() const { return region_.reader().over != ReaderWords::reads; }
+
  private:
   struct Guest {
     NodeLink link;
     bool expelled = false;
   };
   void run();
+  ReaderWords::Over read();
   bool show_epoch(const OrderState& at);
   void show(std::span<const std::uint32_t> slots);
   bool await_floor(RowFlow& flow, std::int64_t least);
   bool obey(const ShareCore::Verdict& verdict);
   void look(std::chrono::milliseconds limit);
-  void admit(NodeLink link, int local_rank);
+  void admit(NodeLink link, int rank);
   void see_words();
   void tell_missing();
   void end(ReaderWords::Over why);

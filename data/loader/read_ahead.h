@@ -15,6 +15,8 @@
 
 #include "data/base/host_batch.h"
 #include "data/loader/ready_queue.h"
+#include "data/node/descriptor.h"
+#include "data/parquet/seconds_since.h"
 #include "data/times/wait_watch.h"
 #include "dtrain/loader_times.h"
 
@@ -41,16 +43,25 @@ class ReadAhead {
       times.ahead = seconds_since(begin);
       return is_open;
     }
-    const std::atomic<bool>& stopped() const { return *stopped_; }
+    // This comes out of next(). Waits until the thread must end.
+    void fail(std::exception_ptr error) {
+      ready_->push({std::nullopt, {}, std::move(error), {}});
+      while (stop_->pause(std::chrono::milliseconds(100))) continue;
+    }
+    // Rings when the thread must end.
+    const StopBell& stop() const { return *stop_; }
+    const std::atomic<bool>& stopped() const { return stop_->flag(); }
+    // Whether the program waits for a batch.
+    bool is_asked() const { return ready_->is_asked(); }
 
     LoaderTimes times = {};  // what the thread adds to: disk, decode and copy
 
    private:
     friend class ReadAhead;
-    Output(ReadyQueue<Ready>& ready, const std::atomic<bool>& stopped) : ready_(&ready), stopped_(&stopped) {}
+    Output(ReadyQueue<Ready>& ready, const StopBell& stop) : ready_(&ready), stop_(&stop) {}
 
     ReadyQueue<Ready>* ready_;
-    const std::atomic<bool>* stopped_;
+    const StopBell* stop_;
   };
   // Gives batches from this state on, until the output is stopped. Its exception comes out of next().
   using Read = std::function<void(const State& from, Output& output)>;
@@ -103,10 +114,6 @@ class ReadAhead {
   const LoaderTimes& times() const { return watch_.all(); }
 
  private:
-  static double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
   // Before the first batch a program waits for the window to fill, and there is nothing to change.
   void note_times(LoaderTimes times) {
     const Clock::time_point now = Clock::now();
@@ -121,23 +128,23 @@ class ReadAhead {
   }
 
   void start() {
-    stopped_ = false;
+    stop_ = std::make_unique<StopBell>();
     returned_.reset();
     waited_ = 0;
     ready_ = std::make_unique<ReadyQueue<Ready>>(static_cast<std::size_t>(prefetch_));
     thread_ = std::thread([this, from = at_] {
+      Output output(*ready_, *stop_);
       try {
-        Output output(*ready_, stopped_);
         read_(from, output);
       } catch (...) {
-        ready_->push({std::nullopt, {}, std::current_exception(), {}});
+        output.fail(std::current_exception());
       }
     });
   }
 
   void stop() {
     if (!thread_.joinable()) return;
-    stopped_ = true;
+    stop_->ring();
     ready_->close();
     thread_.join();
   }
@@ -151,7 +158,7 @@ class ReadAhead {
   State at_;
   std::exception_ptr failed_;
   std::unique_ptr<ReadyQueue<Ready>> ready_;
-  std::atomic<bool> stopped_ = false;
+  std::unique_ptr<StopBell> stop_;  // of the thread
   std::thread thread_;
 };
 

@@ -26,9 +26,9 @@ class ReadyQueue {
   // Waits for an item. The pushing thread always pushes another one, or a last one that says that there is none.
   Item pop() {
     std::unique_lock lock(mutex_);
-    ++asking_;
+    is_wanted_ = true;
     changed_.wait(lock, [&] { return !items_.empty(); });
-    --asking_;
+    is_wanted_ = false;
     Item item = std::move(items_.front());
     items_.pop_front();
     changed_.notify_all();
@@ -43,16 +43,14 @@ class ReadyQueue {
   // Waits for an item, but no longer than this. False: there is none.
   bool wait(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
-    ++asking_;
-    const bool is_there = changed_.wait_for(lock, limit, [&] { return !items_.empty(); });
-    --asking_;
-    return is_there;
+    is_wanted_ = true;
+    return changed_.wait_for(lock, limit, [&] { return !items_.empty(); });
   }
 
-  // Somebody waits for an item, in this moment.
+  // Somebody has come for an item, and there is none yet. Who asks again and again, and never waits, waits too.
   bool is_asked() {
     const std::lock_guard lock(mutex_);
-    return asking_ > 0 && items_.empty();
+    return is_wanted_ && items_.empty();
   }
 
   // push() waits no longer.
@@ -68,7 +66,7 @@ class ReadyQueue {
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool closed_ = false;
-  int asking_ = 0;
+  bool is_wanted_ = false;  // since an item was taken
 };
 
 }  // namespace dtrain::data

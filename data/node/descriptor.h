@@ -1,9 +1,11 @@
 #pragma once
 // A descriptor that is closed, and the bell that ends waits.
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
@@ -36,6 +38,12 @@ class StopBell {
   const std::atomic<bool>& flag() const { return flag_; }
   operator bool() const { return flag_; }
   int event() const { return event_.get(); }
+  // Waits, but no longer than this. False: it has been rung.
+  bool pause(std::chrono::milliseconds limit) const {
+    pollfd wait{event(), POLLIN, 0};
+    poll(&wait, 1, static_cast<int>(limit.count()));
+    return !flag_;
+  }
   void ring() {
     flag_ = true;
     const std::uint64_t one = 1;

@@ -26,9 +26,9 @@ std::optional<int> number_in(const char* name) {
 }  // namespace
 
 std::optional<NodeJob> node_job() {
-  const auto rank = number_in("LOCAL_RANK"), ranks = number_in("LOCAL_WORLD_SIZE");
-  if (!rank || !ranks || *ranks < 2 || *rank < 0 || *rank >= *ranks) return std::nullopt;
-  NodeJob job{*rank, *ranks, fmt::format("{} {}", getuid(), *ranks)};
+  const auto rank = number_in("RANK"), local_rank = number_in("LOCAL_RANK"), ranks = number_in("LOCAL_WORLD_SIZE");
+  if (!local_rank || !ranks || *ranks < 2 || *local_rank < 0 || *local_rank >= *ranks) return std::nullopt;
+  NodeJob job{rank.value_or(*local_rank), *ranks, fmt::format("{} {}", getuid(), *ranks)};
   std::size_t named = 0;
   for (const char* name : {"TORCHELASTIC_RUN_ID", "DTRAIN_JOB_ID", "MASTER_PORT"}) {
     named += variable(name).size();

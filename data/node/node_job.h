@@ -6,12 +6,13 @@
 namespace dtrain::data {
 
 struct NodeJob {
-  int local_rank = 0, local_ranks = 1;
-  std::string name;  // of the job, the node and the round: processes with another one have nothing to share
+  int rank = 0;         // another number in each process of the node
+  int local_ranks = 1;  // how many these are
+  std::string name;     // of the job, the node and the round: processes with another one have nothing to share
 };
 
-// From LOCAL_RANK, LOCAL_WORLD_SIZE and the variables that name the job. Nothing: this rank is alone on its node, or no
-// launcher says so.
+// From RANK, or LOCAL_RANK if there is none, LOCAL_WORLD_SIZE and the variables that name the job. LOCAL_RANK may be 0
+// in all, as --virtual-local-rank sets it. Nothing: this rank is alone on its node, or no launcher says so.
 std::optional<NodeJob> node_job();
 
 }  // namespace dtrain::data

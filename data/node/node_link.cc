@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t question_mark = 0x64744e31;
 
 struct Question {
-  std::uint32_t mark, local_rank;
+  std::uint32_t mark, rank;
 };
 
 struct Address {
@@ -58,6 +58,10 @@ NodeName::NodeName(const std::string& text) {
   name.copy(bytes_, sizeof bytes_);
 }
 
+NodeSocket::~NodeSocket() {
+  if (socket_) shutdown(get(), SHUT_RDWR);
+}
+
 std::optional<NodeLink> NodeLink::connect(const NodeName& name) {
   Descriptor socket = new_socket();
   const Address address = address_of(name);
@@ -68,8 +72,8 @@ std::optional<NodeLink> NodeLink::connect(const NodeName& name) {
   return NodeLink(std::move(socket));
 }
 
-bool NodeLink::ask(int local_rank) {
-  const Question question{question_mark, static_cast<std::uint32_t>(local_rank)};
+bool NodeLink::ask(int rank) {
+  const Question question{question_mark, static_cast<std::uint32_t>(rank)};
   return send(fd(), &question, sizeof question, MSG_NOSIGNAL) == sizeof question;
 }
 
@@ -78,7 +82,7 @@ std::optional<int> NodeLink::asked() {
   if (recv(fd(), &question, sizeof question, 0) != sizeof question || question.mark != question_mark) {
     return std::nullopt;
   }
-  return static_cast<int>(question.local_rank);
+  return static_cast<int>(question.rank);
 }
 
 bool NodeLink::answer(const NodeAnswer& answer, int memory) {
@@ -148,6 +152,12 @@ std::optional<NodeDoor> NodeDoor::open(const NodeName& name) {
     return std::nullopt;
   }
   return NodeDoor(std::move(socket));
+}
+
+NodeDoor::~NodeDoor() {
+  if (fd() < 0) return;
+  shutdown(fd(), SHUT_RDWR);
+  while (next()) continue;
 }
 
 std::optional<NodeLink> NodeDoor::next() {

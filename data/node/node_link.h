@@ -29,6 +29,19 @@ class NodeName {
   char bytes_[48];
 };
 
+// A socket that ends for the other side, too, even if a forked child still has it.
+class NodeSocket {
+ public:
+  explicit NodeSocket(Descriptor socket) : socket_(std::move(socket)) {}
+  NodeSocket(NodeSocket&&) noexcept = default;
+  NodeSocket& operator=(NodeSocket&&) noexcept = default;
+  ~NodeSocket();
+  int get() const { return socket_.get(); }
+
+ private:
+  Descriptor socket_;
+};
+
 // One end of a connection. It never blocks but in receive().
 class NodeLink {
  public:
@@ -39,7 +52,7 @@ class NodeLink {
   int fd() const { return socket_.get(); }
 
   // A member asks, the reader answers. With `welcome` the memory goes along.
-  bool ask(int local_rank);
+  bool ask(int rank);
   bool answer(const NodeAnswer& answer, int memory);
   std::optional<int> asked();
   struct Received {
@@ -55,7 +68,7 @@ class NodeLink {
   bool answered_bells();
 
  private:
-  Descriptor socket_;
+  NodeSocket socket_;
 };
 
 // Where members come to.
@@ -63,13 +76,17 @@ class NodeDoor {
  public:
   // Nothing: another process reads under this name.
   static std::optional<NodeDoor> open(const NodeName& name);
+  NodeDoor(NodeDoor&&) noexcept = default;
+  NodeDoor& operator=(NodeDoor&&) noexcept = default;
+  // Who waits at it hears that it has closed.
+  ~NodeDoor();
   int fd() const { return socket_.get(); }
   // One who waits at the door and is the same user. Nothing: there is none.
   std::optional<NodeLink> next();
 
  private:
   explicit NodeDoor(Descriptor socket) : socket_(std::move(socket)) {}
-  Descriptor socket_;
+  NodeSocket socket_;
 };
 
 }  // namespace dtrain::data

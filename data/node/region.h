@@ -28,6 +28,7 @@ struct alignas(64) ReaderWords {
   enum Over : std::uint32_t { reads, left, failed, broken };
   std::atomic<std::int64_t> shown = 0;
   std::atomic<std::int64_t> wanted = no_row;  // it sleeps until the members have passed this row
+  std::atomic<std::uint64_t> beat = 0;        // rises while it works, also where no row is shown for long
   std::atomic<std::uint32_t> over = reads;    // no row is shown any more. failed: a DataError, which is in `error`
   std::atomic<std::uint32_t> ranks = 0;       // how many have come, once it waits for no more
   std::atomic<std::int64_t> disk_ns = 0, decode_ns = 0, copy_ns = 0;  // of reading, in all

@@ -88,6 +88,9 @@ void set_options(const std::string& where, const std::string& text, MixtureLoade
   }
   if (const Json ends = taken(object, "epoch_ends"); !ends.is_null()) options.epoch_ends = end_of(where, ends);
   if (object.contains("paths")) throw ConfigError(fmt::format("dtrain: {}: paths are those of the sources", where));
+  if (object.contains("one_reader")) {
+    throw ConfigError(fmt::format("dtrain: {}: there is no one_reader; each rank reads a mixture by itself", where));
+  }
   const ParquetLoaderOptions read = parquet_options(where, object,
                                                     {.columns = options.columns,
                                                      .matrices = options.matrices,

@@ -1,6 +1,7 @@
 #pragma once
 // Which files a data set consists of.
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace dtrain::data {
 // as find_files() does.
 std::vector<DataFile> parquet_files(const std::vector<std::string>& paths);
 
-// Reads the file once from its begin to its end, so that the kernel has it in memory, or until `stop` is true. Throws
-// DataError.
-void read_through(const std::string& path, const std::atomic<bool>& stop);
+// Reads the file once from its begin to its end, so that the kernel has it in memory, or until `stop` is true. Calls
+// `after_part`, if that is one, at least each MB. Throws DataError.
+void read_through(const std::string& path, const std::atomic<bool>& stop, const std::function<void()>& after_part);
 
 }  // namespace dtrain::data

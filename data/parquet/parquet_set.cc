@@ -170,12 +170,14 @@ bool ParquetSet::is_remote() const {
 }
 
 void ParquetSet::forget_footers() {
+  if (footers_kept_ == 0) return;
+  footers_kept_ = 0;
   for (const auto& file : files_) file->footer.reset();
   malloc_trim(0);  // they are many small blocks, which malloc would keep
 }
 
-void ParquetSet::read_through(const std::atomic<bool>& stop) const {
-  for (const auto& file : files_) data::read_through(file->data.path, stop);
+void ParquetSet::read_through(const std::atomic<bool>& stop, const std::function<void()>& after_part) const {
+  for (const auto& file : files_) data::read_through(file->data.path, stop, after_part);
 }
 
 std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::atomic<bool>& stop) const {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,8 +50,9 @@ class ParquetSet {
 
   // Gives back the memory of the footers, which read() then reads again each time: for who does not call it.
   void forget_footers();
-  // Reads all files once, so that the kernel has them in memory as far as there is room. Throws DataError.
-  void read_through(const std::atomic<bool>& stop) const;
+  // Reads all files once, so that the kernel has them in memory as far as there is room. Calls `after_part`, if
+  // that is one, at least each MB. Throws DataError.
+  void read_through(const std::atomic<bool>& stop, const std::function<void()>& after_part = {}) const;
   // What it returns must not outlive the set. Throws DataError. Returns nothing if `stop` became true before it was
   // read.
   std::unique_ptr<DecodedGroup> read(std::size_t group, const std::atomic<bool>& stop) const;

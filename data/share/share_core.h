@@ -29,15 +29,15 @@ class ShareCore {
  public:
   using Time = std::chrono::milliseconds;  // since any moment
 
-  // `expected`: how many local ranks should come. Rows from `start` on are shown.
+  // `expected`: how many ranks should come. Rows from `start` on are shown.
   ShareCore(const ShareLimits& limits, int expected, std::int64_t start, Time now);
 
   // again: the rows that it wants have passed, but it has been here; it starts again before the others do, and waits
   // for their next reader. late: they have passed, and it has never been here.
   enum class Answer { welcome, again, late };
-  Answer ask(int local_rank) const;
+  Answer ask(int rank) const;
   // After `welcome`.
-  void joined(std::size_t member, int local_rank);
+  void joined(std::size_t member, int rank);
   // It has ended, or its process has.
   void left(std::size_t member);
 
@@ -53,8 +53,8 @@ class ShareCore {
   std::int64_t floor(Time now);
   // The reader has shown rows.
   void shown(Time now) { still_since_ = now; }
-  // How many rows more can be shown.
-  std::int64_t room(std::int64_t shown, Time now) { return floor(now) + limits_.ring_rows - shown; }
+  // What the floor must have reached before rows up to `end` are shown. An epoch ends when it has reached its last row.
+  std::int64_t needed_for(std::int64_t end) const { return end - limits_.ring_rows; }
 
   struct Verdict {
     enum Kind {
@@ -67,17 +67,13 @@ class ShareCore {
   // Asked while the floor keeps rows from being shown.
   Verdict blocked(Time now);
 
-  // The ranks that did not come in time, once, when that is known. They are those below `expected` but the ones here.
-  std::optional<std::vector<int>> missing(Time now);
+  // How many ranks did not come in time, once, when that is known.
+  std::optional<int> missing(Time now);
+  // How many have come, those that have left again among them.
+  int came() const { return static_cast<int>(came_.size()); }
 
  private:
-  struct Member {
-    int local_rank;
-    Seen seen;
-  };
-  bool awaits(Time now) const {
-    return came_.size() < static_cast<std::size_t>(expected_) && now < begun_ + limits_.join;
-  }
+  bool awaits(Time now) const { return came() < expected_ && now < begun_ + limits_.join; }
 
   const ShareLimits limits_;
   const int expected_;
@@ -87,7 +83,7 @@ class ShareCore {
   Time still_since_;  // somebody starves, the floor has not risen, and no row was shown
   bool told_missing_ = false;
   std::set<int> came_;
-  std::vector<std::optional<Member>> members_;
+  std::vector<std::optional<Seen>> members_;
 };
 
 }  // namespace dtrain::data

@@ -45,14 +45,14 @@ def _library():
         try:
             from dtrain_data import native  # a package from pip has its sources
         except ImportError:
-            raise ImportError("dtrain.ParquetLoader: this dtrain was built without it "
+            raise ImportError("dtrain: this dtrain was built without ParquetLoader and MixtureLoader "
                               "(docs/training/loader.md)") from None
         path = native.built(native.LIBRARY)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise ImportError(f"dtrain.ParquetLoader: {error}. It runs with the pyarrow that it was built with: install "
-                          "that one, or build dtrain again") from error
+        raise ImportError(f"dtrain: ParquetLoader and MixtureLoader: {error}. They run with the pyarrow that they were "
+                          "built with: install that one, or build dtrain again") from error
     loader, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
     bind(library, "dtrain_", "dtrain_", [("data_error", text)])
     bind(library, "dtrain_parquet_loader_", "", [
@@ -118,10 +118,14 @@ def _ranks(who, rank, world_size):
                          "both to numbers. Unset them, or give rank and world_size") from None
 
 
+def is_infinite(value):
+    """Or nan: JSON has neither. What else is no number, the library names."""
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _checked_fill(who, fill):
-    """JSON has no nan and no infinity; what else is no number, the library names."""
     for name, value in fill.items():
-        if isinstance(value, float) and not math.isfinite(value):
+        if is_infinite(value):
             raise ValueError(f"dtrain: {who}: fill: column '{name}' cannot have the value {value}; give a "
                              "finite number")
     return fill

@@ -3,7 +3,7 @@ import ctypes
 import functools
 
 from . import _loader
-from ._loader import _UNSET, BatchReader, _check, bind, functions_of_loaders, paths_of
+from ._loader import _UNSET, BatchReader, _check, bind, functions_of_loaders, is_infinite, paths_of
 
 
 class _Source(ctypes.Structure):
@@ -24,6 +24,9 @@ def _source_of(name, options):
     if not isinstance(options, dict):
         raise ValueError(f"dtrain: MixtureLoader: source '{name}' is {options!r}; it must be a dict with paths, and "
                          "weight, window_size_bytes and seed if you like")
+    if is_infinite(options.get("weight")):
+        raise ValueError(f"dtrain: MixtureLoader: source '{name}': weight is {options['weight']}; it must be a finite "
+                         "number")
     source = {"name": name, **options}
     if "paths" in options:
         source["paths"] = paths_of(options["paths"])

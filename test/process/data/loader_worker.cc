@@ -6,13 +6,20 @@
 // The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
 // after it; with "values" all tensors. With "wait" it says that the loader is made, and reads another line before the
 // first batch. "env": variables that are set, or taken away if they are empty. "break": 100 bytes of that file, from
-// "at" on, are overwritten after each batch.
+// "at" on, are overwritten after each batch. With "twin" a second loader with the same options reads its epoch after
+// the first batch; the answer says how many batches that had. With "fork" a child is forked after the first batch. It
+// has all descriptors until the next job.
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "dtrain/parquet_loader.h"
 
@@ -73,7 +80,22 @@ Json own_memory(const char* key) {
   return nullptr;
 }
 
-void run(const Json& job, Json& answer) {
+// One that waits for its end.
+pid_t fork_child() {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;;) pause();
+}
+
+void end_child(pid_t& child) {
+  if (child <= 0) return;
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  child = 0;
+}
+
+void run(const Json& job, Json& answer, pid_t& child) {
   const Json env = job.value("env", Json::object());
   for (const auto& [name, value] : env.items()) {
     const auto text = value.get<std::string>();
@@ -91,6 +113,8 @@ void run(const Json& job, Json& answer) {
       std::getline(std::cin, line);
     }
     if (job.contains("state")) loader.load_state(job["state"]);
+    std::optional<dtrain::ParquetLoader> twin;
+    if (job.value("twin", false)) twin.emplace(options_of(job.at("options")));
     std::int64_t left = job.value("batches", std::int64_t{1} << 40);
     for (int epoch = 0; epoch < job.value("epochs", 1) && left > 0; ++epoch) {
       Json& batches = answer["epochs"].emplace_back(Json::array());
@@ -102,6 +126,12 @@ void run(const Json& job, Json& answer) {
         } else {
           batches.push_back(told(*batch, loader.state(), job.value("values", false)));
         }
+        if (twin && !answer.contains("twin")) {
+          std::int64_t count = 0;
+          while (twin->next()) ++count;
+          answer["twin"] = count;
+        }
+        if (job.value("fork", false) && child <= 0) child = fork_child();
         if (job.contains("break")) overwrite(job["break"], job.at("at"));
       }
     }
@@ -117,10 +147,12 @@ void run(const Json& job, Json& answer) {
 
 int main() {
   at::empty({1});
+  pid_t child = 0;
   for (std::string line; std::getline(std::cin, line);) {
     Json answer;
+    end_child(child);
     try {
-      run(Json::parse(line), answer);
+      run(Json::parse(line), answer, child);
     } catch (const dtrain::ConfigError& error) {
       answer["config_error"] = error.what();
     } catch (const dtrain::DataError& error) {
@@ -128,4 +160,5 @@ int main() {
     }
     std::cout << answer.dump() << std::endl;  // tidy: allow endl, because the answer must be there before the next line
   }
+  end_child(child);
 }

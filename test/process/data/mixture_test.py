@@ -334,6 +334,8 @@ class Mixture(unittest.TestCase):
                 (ValueError, {"sources": {"": web}}, "source 0 has no name"),
                 (ValueError, {"sources": {"web": {**web, "wieght": 1}}}, "source 'web': there is no key 'wieght'"),
                 (ValueError, {"sources": {"web": {**web, "weight": "1"}}}, "weight is \"1\"; it must be a number"),
+                (ValueError, {"sources": {"web": {**web, "weight": float("inf")}}}, "source 'web': weight is inf;"),
+                (ValueError, {"sources": {"web": {**web, "weight": float("nan")}}}, "source 'web': weight is nan;"),
                 (ValueError, {"sources": {"web": {**web, "weight": -1}}}, "the weights are -1; they must be numbers"),
                 (ValueError, {"sources": {"web": {**web, "weight": 0}}}, "one of them more than 0"),
                 (ValueError, {"sources": {"web": {**web, "seed": -1}}}, "source 'web': seed is -1"),

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -24,8 +25,8 @@ class Rank:
 
     def __init__(self, rank, round=0):
         self.rank = rank
-        names = {"LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": RANKS, "TORCHELASTIC_RUN_ID": f"node-loader-{os.getpid()}",
-                 "DTRAIN_ROUND": round}
+        names = {"RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": RANKS, "DTRAIN_ROUND": round,
+                 "TORCHELASTIC_RUN_ID": f"node-loader-{os.getpid()}"}
         self.process = subprocess.Popen(
             [WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **{name: str(value) for name, value in names.items()}})
@@ -91,6 +92,21 @@ class NodeLoader(unittest.TestCase):
                 job = {"epochs": 3, "values": "matrices" in options}
                 self.same(self.ask(options, **job), self.alone(options, **job))
 
+    def test_virtual_local_ranks(self):
+        """All have LOCAL_RANK=0. Nobody waits: the second epoch begins when all are known to have passed the first."""
+        expected, begin = self.alone(epochs=3), time.monotonic()
+        self.same(self.ask(epochs=3, env={"LOCAL_RANK": "0"}), expected)
+        self.assertLess(time.monotonic() - begin, 9)
+        self.ask(each={rank: {"env": {"LOCAL_RANK": str(rank)}} for rank in range(RANKS)}, batches=1)
+
+    def test_two_loaders_of_a_program_with_the_same_rows(self):
+        """As when training's files are those of an evaluation, too. Each has a reader of its own."""
+        expected, begin = self.alone(epochs=2), time.monotonic()
+        found = self.ask(epochs=2, twin=True, options={"prefetch": 1})
+        self.same(found, expected)
+        self.assertEqual([answer["twin"] for answer in found], RANKS * [len(expected[0]["epochs"][0])])
+        self.assertLess(time.monotonic() - begin, 9)
+
     def test_going_on_from_a_state(self):
         states = [batch["state"] for batch in self.alone(epochs=2)[0]["epochs"][1]]
         for state in states[:3]:
@@ -124,13 +140,20 @@ class NodeLoader(unittest.TestCase):
             rest = [rank for rank in range(RANKS) if rank != leaver]
             self.same([found[rank] for rank in rest], [expected[rank] for rank in rest])
 
+    def test_ranks_that_leave_early_and_have_forked(self):
+        """The children keep their sockets; one of the two ranks has no reader. The others wait for neither."""
+        expected, leavers, begin = self.alone(epochs=3), (0, 1), time.monotonic()
+        found = self.ask(epochs=3, each=dict.fromkeys(leavers, {"batches": 14, "fork": True}))
+        self.same(found[len(leavers):], expected[len(leavers):])
+        self.assertLess(time.monotonic() - begin, 9)
+
     def test_the_reader_dies(self):
         """In another round, so that it is surely rank 0: it has begun when the others are not there yet. The last rank
         does not come, so the others cannot have read more than 4096 rows."""
-        reader = Rank(0, round=1)
-        reader.begin({"paths": [self.set]}, epochs=1000)
-        others = [Rank(rank, round=1) for rank in range(1, RANKS - 1)]
+        reader, *others = ranks = [Rank(rank, round=1) for rank in range(RANKS - 1)]
         try:
+            self.ask({"one_reader": False}, ranks, batches=1)  # all have torch before the reader counts its seconds
+            reader.begin({"paths": [self.set]}, epochs=1000)
             self.until_shares(reader)
             for rank in others:
                 rank.begin({"paths": [self.set]}, epochs=3)
@@ -139,6 +162,7 @@ class NodeLoader(unittest.TestCase):
             reader.process.kill()
             self.same([rank.answer() for rank in others], self.alone(epochs=3)[1:-1])
         finally:
+            reader.process.kill()
             reader.process.stdin.close()
             reader.process.wait(timeout=30)
             said = [rank.end() for rank in others]
@@ -151,8 +175,11 @@ class NodeLoader(unittest.TestCase):
         return "memfd:dtrain-rows" in pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text()
 
     def until_shares(self, rank):
+        end = time.monotonic() + 30
         while not self.shares(rank):
-            self.assertIsNone(rank.process.poll())
+            self.assertLess(time.monotonic(), end, "the rank has not come to a reader")
+            with self.assertRaises(subprocess.TimeoutExpired):  # it lives
+                rank.process.wait(0.005)
 
     def test_every_rank_hears_of_a_broken_file(self):
         folder = self.folder / "broken"
@@ -163,9 +190,13 @@ class NodeLoader(unittest.TestCase):
         with open(folder / "1.parquet", "r+b") as file:
             file.seek(4)
             file.write(b"\x7f" * 100)
-        for answer in self.ask({"paths": [str(folder)], "shuffle": False}):
-            self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
-            self.assertNotIn("\n", answer["data_error"])
+        for options in ({"shuffle": False}, {"window": 0}):  # between rows, and before the first one
+            with self.subTest(options=options):
+                begin = time.monotonic()
+                for answer in self.ask({"paths": [str(folder)], **options}):
+                    self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
+                    self.assertNotIn("\n", answer["data_error"])
+                self.assertLess(time.monotonic() - begin, 9, "a rank has waited for a reader that has ended")
 
     def test_nothing_is_left(self):
         self.ask(epochs=3)
