@@ -6,6 +6,7 @@ import tempfile
 
 from .parts import GROUP_ROWS, Refused, setting
 
+PATIENCE = 60  # seconds, until a node has said what it sees
 LONGEST = 24  # bytes of a folder in which Ray's can be: sockets are in it, whose paths Linux keeps short
 
 
@@ -41,9 +42,39 @@ def cluster():
         yield
 
 
+def check_nodes(folder, known):
+    """Those that are not `known` yet. All write into the folder, and what one wrote into its own would be missing."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def sees():
+        return os.path.isdir(folder)
+
+    asked = []
+    for node in ray.nodes():
+        if node["Alive"] and node["NodeID"] not in known:
+            known.add(node["NodeID"])
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            asked.append((node["NodeManagerAddress"], sees.options(scheduling_strategy=there).remote()))
+    for address, answer in asked:
+        try:
+            is_there = ray.get(answer, timeout=PATIENCE)
+        except ray.exceptions.RayError as error:
+            why = str(error).partition("\n")[0]
+            raise Refused(f"Ray's node {address} does not say whether it sees {folder}: {why}") from None
+        if not is_there:
+            raise Refused(f"Ray's node {address} does not see {folder}, so its rows would be missing; choose a folder "
+                          "that all nodes have")
+
+
 def ray_result(load, files, folder):
     with cluster():
         import ray.data
+        folder = os.path.abspath(folder)
+        os.makedirs(folder)
+        known = {ray.get_runtime_context().get_node_id()}
+        check_nodes(folder, known)
         logging.getLogger("ray.data").setLevel(logging.WARNING)
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
@@ -54,5 +85,5 @@ def ray_result(load, files, folder):
         result = load()(dataset)
         if not isinstance(result, ray.data.Dataset):
             raise Refused(f"process() returned a {type(result).__name__}; return a ray.data.Dataset")
-        os.makedirs(folder)
         result.write_parquet(folder, row_group_size=GROUP_ROWS)
+        check_nodes(folder, known)  # those that have come meanwhile

@@ -39,12 +39,22 @@ def process(frame):
 """
 
 
+# Asks this node what it would ask another.
 RAY_HALVES = """
+from dtrain_data.parts import Refused
+from dtrain_data.ray_data import check_nodes
+
 def half(batch):
     batch["half"] = batch["id"] / 2
     return batch
 
 def process(dataset):
+    check_nodes(os.getcwd(), set())
+    try:
+        check_nodes("/none/rows", set())
+        raise AssertionError("a node sees what is not there")
+    except Refused as refused:
+        assert "does not see /none/rows, so its rows would be missing" in str(refused), refused
     return dataset.filter(lambda row: row["id"] % 2 == 0).map_batches(half)
 """
 
