@@ -1,5 +1,6 @@
 """Credentials of an object store: workers find a file that nobody else can read, here and where an agent was told of
 the job; the secret is nowhere else, and the file ends with the job. usage: credentials_test.py path/to/dtrain"""
+import contextlib
 import json
 import os
 import pathlib
@@ -94,7 +95,8 @@ class Credentials(unittest.TestCase):
         end = os.pidfd_open(keeper)
         self.addCleanup(os.close, end)
         for pid in self.family(job.pid):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has died with its parent
+                os.kill(pid, signal.SIGKILL)
         job.wait(DEADLINE_S)
         self.assertTrue(select.select([end], [], [], DEADLINE_S)[0], "the keeper lives on")
         self.check_nothing_left()
