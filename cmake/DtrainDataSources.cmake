@@ -36,7 +36,7 @@ install(FILES main.cc DESTINATION ${place}/data COMPONENT wheel)
 foreach(room IN LISTS program_rooms library_rooms)
   install(DIRECTORY ${room} DESTINATION ${place}/data COMPONENT wheel FILES_MATCHING PATTERN "*.cc" PATTERN "*.h")
 endforeach()
-install(DIRECTORY arrow base DESTINATION ${place}/data COMPONENT wheel FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY arrow base os DESTINATION ${place}/data COMPONENT wheel FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY include/dtrain DESTINATION ${place}/data/include COMPONENT wheel)
 install(FILES ${PROJECT_SOURCE_DIR}/strategies/kept/available_memory.cc
   ${PROJECT_SOURCE_DIR}/strategies/kept/available_memory.h DESTINATION ${place}/strategies/kept COMPONENT wheel)

@@ -41,15 +41,6 @@ std::string host_here() {
 
 }  // namespace
 
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void throw_system(const fs::path& path, int error) {
   std::string cure;
   if (error == ENOSPC || error == EDQUOT) cure = "; make room, e.g. by `dtrain cache gc`, or choose another cache_dir";

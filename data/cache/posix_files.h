@@ -9,20 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "data/os/owned_fd.h"
+
 namespace dtrain::data {
-
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-  ~OwnedFd();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 // "PATH: what the system says". A full disk and a folder that belongs to somebody else say what to do.
 [[noreturn]] void throw_system(const std::filesystem::path& path, int error);

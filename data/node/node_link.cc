@@ -37,7 +37,7 @@ Address address_of(const NodeName& name) {
   return address;
 }
 
-Descriptor new_socket() { return Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+OwnedFd new_socket() { return OwnedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 bool is_same_user(int socket) {
   ucred peer{};
@@ -63,7 +63,7 @@ NodeSocket::~NodeSocket() {
 }
 
 std::optional<NodeLink> NodeLink::connect(const NodeName& name) {
-  Descriptor socket = new_socket();
+  OwnedFd socket = new_socket();
   const Address address = address_of(name);
   if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
     return std::nullopt;
@@ -112,7 +112,7 @@ std::optional<NodeLink::Received> NodeLink::receive(std::chrono::milliseconds li
     if (poll(wait, 2, static_cast<int>(std::min<std::int64_t>(left.count(), 100))) > 0 && wait[0].revents != 0) break;
   }
   if (stop) return std::nullopt;
-  Received received{};
+  Received received{{}, OwnedFd()};
   iovec part{&received.answer, sizeof received.answer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -124,7 +124,7 @@ std::optional<NodeLink::Received> NodeLink::receive(std::chrono::milliseconds li
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     int memory = -1;
     std::memcpy(&memory, CMSG_DATA(header), sizeof memory);
-    received.memory = Descriptor(memory);
+    received.memory = OwnedFd(memory);
   }
   if (size != sizeof received.answer) return std::nullopt;
   if (received.answer.kind == NodeAnswer::welcome && !received.memory) return std::nullopt;
@@ -145,7 +145,7 @@ bool NodeLink::answered_bells() {
 }
 
 std::optional<NodeDoor> NodeDoor::open(const NodeName& name) {
-  Descriptor socket = new_socket();
+  OwnedFd socket = new_socket();
   const Address address = address_of(name);
   if (!socket || bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0 ||
       listen(socket.get(), SOMAXCONN) != 0) {
@@ -162,7 +162,7 @@ NodeDoor::~NodeDoor() {
 
 std::optional<NodeLink> NodeDoor::next() {
   for (;;) {
-    Descriptor socket(accept4(fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    OwnedFd socket(accept4(fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) return std::nullopt;
     if (is_same_user(socket.get())) return NodeLink(std::move(socket));
   }

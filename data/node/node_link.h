@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "data/node/descriptor.h"
 #include "data/node/region.h"
+#include "data/node/stop_bell.h"
 
 namespace dtrain::data {
 
@@ -32,20 +32,20 @@ class NodeName {
 // A socket that ends for the other side, too, even if a forked child still has it.
 class NodeSocket {
  public:
-  explicit NodeSocket(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit NodeSocket(OwnedFd socket) : socket_(std::move(socket)) {}
   NodeSocket(NodeSocket&&) noexcept = default;
   NodeSocket& operator=(NodeSocket&&) noexcept = default;
   ~NodeSocket();
   int get() const { return socket_.get(); }
 
  private:
-  Descriptor socket_;
+  OwnedFd socket_;
 };
 
 // One end of a connection. It never blocks but in receive().
 class NodeLink {
  public:
-  explicit NodeLink(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit NodeLink(OwnedFd socket) : socket_(std::move(socket)) {}
 
   // Nothing: nobody reads under this name.
   static std::optional<NodeLink> connect(const NodeName& name);
@@ -57,7 +57,7 @@ class NodeLink {
   std::optional<int> asked();
   struct Received {
     NodeAnswer answer;
-    Descriptor memory;
+    OwnedFd memory;
   };
   // Nothing: the reader has gone, or has not answered in time, or `stop`.
   std::optional<Received> receive(std::chrono::milliseconds limit, const StopBell& stop);
@@ -85,7 +85,7 @@ class NodeDoor {
   std::optional<NodeLink> next();
 
  private:
-  explicit NodeDoor(Descriptor socket) : socket_(std::move(socket)) {}
+  explicit NodeDoor(OwnedFd socket) : socket_(std::move(socket)) {}
   NodeSocket socket_;
 };
 

@@ -35,7 +35,7 @@ std::size_t Region::rows_at(const RegionSize& size) {
 
 std::optional<Region> Region::create(const RegionSize& size) {
   if (!is_possible(size)) return std::nullopt;
-  Descriptor memory(memfd_create("dtrain-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  OwnedFd memory(memfd_create("dtrain-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory || ftruncate(memory.get(), static_cast<off_t>(bytes(size))) != 0) return std::nullopt;
   if (fcntl(memory.get(), F_ADD_SEALS, seals) != 0) return std::nullopt;
   auto region = map(std::move(memory), size);
@@ -46,7 +46,7 @@ std::optional<Region> Region::create(const RegionSize& size) {
   return region;
 }
 
-std::optional<Region> Region::open(Descriptor memory, const RegionSize& size) {
+std::optional<Region> Region::open(OwnedFd memory, const RegionSize& size) {
   struct stat facts {};
   if (!is_possible(size) || fstat(memory.get(), &facts) != 0) return std::nullopt;
   if (static_cast<std::size_t>(facts.st_size) != bytes(size)) return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<Region> Region::open(Descriptor memory, const RegionSize& size) {
   return map(std::move(memory), size);
 }
 
-std::optional<Region> Region::map(Descriptor memory, const RegionSize& size) {
+std::optional<Region> Region::map(OwnedFd memory, const RegionSize& size) {
   void* begin = mmap(nullptr, bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (begin == MAP_FAILED) return std::nullopt;
   return Region(std::move(memory), size, static_cast<std::byte*>(begin));

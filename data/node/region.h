@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "data/node/descriptor.h"
+#include "data/os/owned_fd.h"
 
 namespace dtrain::data {
 
@@ -46,7 +46,7 @@ class Region {
   // Nothing: the kernel has no memory of this kind.
   static std::optional<Region> create(const RegionSize& size);
   // Of what create() has made in another process. Nothing: it is no such memory, or not of this size.
-  static std::optional<Region> open(Descriptor memory, const RegionSize& size);
+  static std::optional<Region> open(OwnedFd memory, const RegionSize& size);
   Region(Region&& other) noexcept;
   Region& operator=(Region&&) = delete;
   ~Region();
@@ -60,14 +60,14 @@ class Region {
   std::byte* rows() const { return begin_ + rows_at(size_); }
 
  private:
-  Region(Descriptor memory, const RegionSize& size, std::byte* begin)
+  Region(OwnedFd memory, const RegionSize& size, std::byte* begin)
       : memory_(std::move(memory)), size_(size), begin_(begin) {}
-  static std::optional<Region> map(Descriptor memory, const RegionSize& size);
+  static std::optional<Region> map(OwnedFd memory, const RegionSize& size);
   static std::size_t ring_at(const RegionSize& size);
   static std::size_t rows_at(const RegionSize& size);
   static std::size_t bytes(const RegionSize& size) { return rows_at(size) + size.slots * size.row_bytes; }
 
-  Descriptor memory_;
+  OwnedFd memory_;
   RegionSize size_;
   std::byte* begin_;
 };

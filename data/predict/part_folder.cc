@@ -142,7 +142,7 @@ std::size_t PartFolder::tries(const Part& part) const {
   return count;
 }
 
-std::optional<SharedFile> PartFolder::claim(const Part& part) const {
+std::optional<OwnedFd> PartFolder::claim(const Part& part) const {
   auto lock = try_lock(beside(part, "lock"), Lock::exclusive);
   if (!lock || is_there(result(part)) || tries(part) >= kMostTries) return std::nullopt;
   return lock;
@@ -157,19 +157,19 @@ bool PartFolder::has_failed(const Part& part) const {
 }
 
 PartFolder::OneTry::OneTry(const PartFolder& folder, const Part& part) : path_(folder.beside(part, "tries")) {
-  file_ = SharedFile(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (file_.fd() < 0) throw_of_path(path_, errno);
-  begun_ = ::lseek(file_.fd(), 0, SEEK_END);
+  file_ = OwnedFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_) throw_of_path(path_, errno);
+  begun_ = ::lseek(file_.get(), 0, SEEK_END);
   try_begun = begun_;
-  try_fd = file_.fd();
+  try_fd = file_.get();
   const std::string line = folder.job_ + "\n";
-  if (::write(file_.fd(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw_of_path(path_, errno);
+  if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) throw_of_path(path_, errno);
 }
 
 PartFolder::OneTry::~OneTry() { try_fd = -1; }
 
 void PartFolder::OneTry::settle() {
-  if (::ftruncate(file_.fd(), begun_) != 0) throw_of_path(path_, errno);
+  if (::ftruncate(file_.get(), begun_) != 0) throw_of_path(path_, errno);
 }
 
 std::string PartFolder::schema(const std::string& mine) const { return link_content(work_, work_ + "/schema", mine); }

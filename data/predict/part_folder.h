@@ -31,7 +31,7 @@ class PartFolder {
   std::vector<Part> left() const;
 
   // This process's, while it lives: nobody else has it, it has no result, and it has tries left. Else nothing.
-  std::optional<SharedFile> claim(const Part& part) const;
+  std::optional<OwnedFd> claim(const Part& part) const;
   // Nobody works on it, and nobody will.
   bool has_failed(const Part& part) const;
 
@@ -46,7 +46,7 @@ class PartFolder {
     void settle();  // the line goes
 
    private:
-    SharedFile file_;
+    OwnedFd file_;
     std::int64_t begun_ = 0;
     std::string path_;
   };

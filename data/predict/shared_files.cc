@@ -20,21 +20,21 @@ namespace {
 
 constexpr int kMode = 0666;  // less the umask
 
-SharedFile open_shared(const std::string& path, int flags) {
-  SharedFile file(::open(path.c_str(), flags | O_CLOEXEC, kMode));
-  if (file.fd() < 0) throw_of_path(path, errno);
+OwnedFd open_shared(const std::string& path, int flags) {
+  OwnedFd file(::open(path.c_str(), flags | O_CLOEXEC, kMode));
+  if (!file) throw_of_path(path, errno);
   return file;
 }
 
 void sync_at(const std::string& path, int flags) {
-  const SharedFile file = open_shared(path, flags);
-  if (::fsync(file.fd()) != 0) throw_of_path(path, errno);
+  const OwnedFd file = open_shared(path, flags);
+  if (::fsync(file.get()) != 0) throw_of_path(path, errno);
 }
 
 void write_all(const std::string& path, const std::string& content) {
-  const SharedFile file = open_shared(path, O_WRONLY | O_CREAT | O_EXCL);
+  const OwnedFd file = open_shared(path, O_WRONLY | O_CREAT | O_EXCL);
   for (std::size_t at = 0; at < content.size();) {
-    const ssize_t written = ::write(file.fd(), content.data() + at, content.size() - at);
+    const ssize_t written = ::write(file.get(), content.data() + at, content.size() - at);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) throw_of_path(path, errno);
     at += static_cast<std::size_t>(written);
@@ -48,23 +48,19 @@ struct Unlinked {
 
 }  // namespace
 
-SharedFile::~SharedFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void throw_of_path(const std::string& path, int error) {
   if (error == ENOENT) throw NotThere{path};
   throw DataError(fmt::format("dtrain: {}: {}", path, std::generic_category().message(error)));
 }
 
 std::optional<std::string> read_shared(const std::string& path) {
-  const SharedFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd() < 0 && errno == ENOENT) return std::nullopt;
-  if (file.fd() < 0) throw_of_path(path, errno);
+  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file && errno == ENOENT) return std::nullopt;
+  if (!file) throw_of_path(path, errno);
   std::string text;
   std::array<char, 65536> piece{};
   for (;;) {
-    const ssize_t got = ::read(file.fd(), piece.data(), piece.size());
+    const ssize_t got = ::read(file.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_of_path(path, errno);
     if (got == 0) return text;
@@ -96,9 +92,9 @@ std::string random_name() {
 
 std::string draft_ending() { return random_name() + ".tmp"; }
 
-std::optional<SharedFile> try_lock(const std::string& path, Lock lock) {
-  SharedFile file = open_shared(path, O_RDWR | O_CREAT);
-  while (::flock(file.fd(), (lock == Lock::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
+std::optional<OwnedFd> try_lock(const std::string& path, Lock lock) {
+  OwnedFd file = open_shared(path, O_RDWR | O_CREAT);
+  while (::flock(file.get(), (lock == Lock::exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return std::nullopt;
     if (errno != EINTR) throw_of_path(path, errno);
   }

@@ -5,30 +5,14 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
+
+#include "data/os/owned_fd.h"
 
 namespace dtrain::data {
 
 // A file or a folder of the work is not there: perhaps because another process has found all of it done.
 struct NotThere {
   std::string path;
-};
-
-// An open file, closed at the end.
-class SharedFile {
- public:
-  SharedFile() = default;
-  explicit SharedFile(int fd) : fd_(fd) {}
-  ~SharedFile();
-  SharedFile(SharedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  SharedFile& operator=(SharedFile&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
 };
 
 // Nothing: there is no such file. Throws DataError, as all here, with the path.
@@ -47,7 +31,7 @@ std::string draft_ending();
 
 enum class Lock { exclusive, shared };
 // Nothing: another process has one that excludes it.
-std::optional<SharedFile> try_lock(const std::string& path, Lock lock);
+std::optional<OwnedFd> try_lock(const std::string& path, Lock lock);
 
 void sync_shared_folder(const std::string& path);
 bool is_there(const std::string& path);

@@ -1,5 +1,5 @@
 #pragma once
-// A descriptor that is closed, and the bell that ends waits.
+// The bell that ends waits.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -7,28 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <utility>
+
+#include "data/os/owned_fd.h"
 
 namespace dtrain::data {
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // What tells threads to end: those that work look at the flag, those that wait poll the descriptor too. Without a
 // descriptor they look at the flag ten times a second.
@@ -52,7 +34,7 @@ class StopBell {
 
  private:
   std::atomic<bool> flag_ = false;
-  Descriptor event_;
+  OwnedFd event_;
 };
 
 }  // namespace dtrain::data
