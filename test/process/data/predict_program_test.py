@@ -4,24 +4,18 @@ they have left. pyarrow says what is in the results."""
 import hashlib
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
+from predict_case import ALL, DEADLINE, DTRAIN, GROUP, PARTS, PredictCase
 
-DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "predict_worker")
-DEADLINE = 120
-ROWS, GROUP = (700, 0, 500, 100), 100
-ALL = sum(ROWS)
-PARTS = ALL // GROUP
 DOUBLE = """
 def predict(table):
     return {"id": table["id"], "twice": table["id"].to_numpy() * 2}
@@ -35,35 +29,13 @@ def table_of(first, rows):
                           "when": pyarrow.array(numbers, pyarrow.timestamp("s"))})
 
 
-class PredictProgram(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.input = pathlib.Path(folder.name, "in")
-        (cls.input / "below").mkdir(parents=True)
-        first = 0
-        for number, rows in enumerate(ROWS):
-            path = cls.input / ("below" if number == 3 else "") / f"{number}.parquet"
-            parquet.write_table(table_of(first, rows), path, row_group_size=GROUP)
-            first += rows
-        (cls.input / "_other.parquet").touch()
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.output = self.folder / "out"
-        self.notes = self.folder / "notes"
+class PredictProgram(PredictCase):
+    table_of = staticmethod(table_of)
+    places = ("", "", "", "below")
 
     def words(self, *arguments, flags=()):
         return [DTRAIN, "predict", "--nproc", "2", *flags, WORKER, str(self.input), str(self.output), str(self.notes),
                 *map(str, arguments)]
-
-    def says(self, words, code):
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
-        self.assertEqual(done.returncode, code, done.stdout)
-        return done.stdout
 
     def predict(self, *arguments, flags=(), code=0):
         return self.says(self.words(*arguments, flags=flags), code)
@@ -71,19 +43,6 @@ class PredictProgram(unittest.TestCase):
     def refused(self, *arguments, source=None):
         """What a worker says that is alone."""
         return self.says([WORKER, str(source or self.input), str(self.output), str(self.notes), *arguments], 1)
-
-    def calls(self):
-        return sorted(map(int, self.notes.read_text().split()))
-
-    def results(self):
-        names = sorted(path.name for path in self.output.iterdir())
-        self.assertEqual(names, ["_SUCCESS", *(f"part-{i:05d}.parquet" for i in range(PARTS))])
-        return pyarrow.concat_tables(parquet.read_table(self.output / name) for name in names[1:])
-
-    def check_results(self):
-        results = self.results()
-        self.assertEqual(results["id"].to_pylist(), list(range(ALL)))
-        self.assertEqual(results["twice"].to_pylist(), list(range(0, 2 * ALL, 2)))
 
     def stop_in_the_middle(self, arguments, by):
         fifo = self.folder / "fifo"

@@ -7,19 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 from dtrain_data.parts import MOST_TRIES, Parts, input_files
+from predict_case import ALL, DEADLINE, DTRAIN, GROUP, PARTS, ROWS, PredictCase
 
-DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
-DEADLINE = 120
-ROWS, GROUP = (700, 0, 500, 100), 100
-ALL = sum(ROWS)
-PARTS = ALL // GROUP
 # Notes each call in a file: one write, so calls of several processes do not mix.
 NOTED = """
 import os, signal, sys
@@ -34,26 +29,10 @@ def predict(table):
 """
 
 
-class Predict(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.input = pathlib.Path(folder.name, "in")
-        cls.input.mkdir()
-        first = 0
-        for number, rows in enumerate(ROWS):
-            parquet.write_table(pyarrow.table({"id": numpy.arange(first, first + rows)}),
-                                cls.input / f"{number}.parquet", row_group_size=GROUP)
-            first += rows
-        (cls.input / "_other.parquet").touch()
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.output = self.folder / "out"
-        self.notes = self.folder / "notes"
+class Predict(PredictCase):
+    @staticmethod
+    def table_of(first, rows):
+        return pyarrow.table({"id": numpy.arange(first, first + rows)})
 
     def script(self, text):
         path = self.folder / "script.py"
@@ -64,11 +43,6 @@ class Predict(unittest.TestCase):
         return [DTRAIN, "predict", "--nproc", "3", *flags, script, str(source or self.input), str(self.output),
                 str(self.notes)]
 
-    def says(self, words, code):
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
-        self.assertEqual(done.returncode, code, done.stdout)
-        return done.stdout
-
     def predict(self, script, *flags, code=0):
         return self.says(self.words(script, *flags), code)
 
@@ -76,16 +50,6 @@ class Predict(unittest.TestCase):
         """What a worker says that is alone."""
         return self.says([sys.executable, "-m", "dtrain_data", *self.words(script, source=source)[1:2],
                           *self.words(script, source=source)[-4:]], 1)
-
-    def calls(self):
-        return sorted(map(int, self.notes.read_text().split())) if self.notes.exists() else []
-
-    def check_results(self):
-        names = sorted(path.name for path in self.output.iterdir())
-        self.assertEqual(names, ["_SUCCESS", *(f"part-{i:05d}.parquet" for i in range(PARTS))])
-        parts = pyarrow.concat_tables(parquet.read_table(self.output / name) for name in names[1:])
-        self.assertEqual(parts["id"].to_pylist(), list(range(ALL)))
-        self.assertEqual(parts["twice"].to_pylist(), list(range(0, 2 * ALL, 2)))
 
     def test_each_part_has_its_result_once_and_in_order(self):
         said = self.predict(self.script(DOUBLE))

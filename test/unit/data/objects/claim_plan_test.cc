@@ -199,7 +199,7 @@ TEST_CASE("of many that claim, the smallest name builds, after a moment without 
   CHECK(waiting.next({false, true, {claim_of("a"), claim_of("o")}}, milliseconds(5000)) == ClaimStep::wait);
   CHECK(waiting.next({false, true, {claim_of("a"), claim_of("o")}}, milliseconds(7000)) == ClaimStep::withdraw);
   CHECK(waiting.next({false, false, {claim_of("a"), claim_of("o")}}, milliseconds(8000)) == ClaimStep::wait);
-  CHECK(waiting.builder().owner.empty());
+  CHECK(!waiting.builder());
   CHECK(waiting.lives("a"));
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("who claims withdraws for one that builds, and waits") {
   CHECK(waiting.next({false, true, {claim_of("n", 1)}}, seconds(0)) == ClaimStep::withdraw);
   CHECK(waiting.next({false, false, {claim_of("n", 1)}}, seconds(1)) == ClaimStep::wait);
   CHECK(waiting.next({false, false, {claim_of("n", 2)}}, seconds(31)) == ClaimStep::tell);
-  CHECK(waiting.builder().owner == "n");
+  CHECK(waiting.builder().value().owner == "n");
   // Dead on this machine, or without a beat for a minute: as if it were not there.
   CHECK(waiting.next({false, false, {claim_of("n", 2, true)}}, seconds(32)) == ClaimStep::claim);
   CHECK(waiting.next({false, false, {claim_of("n", 2)}}, seconds(90)) == ClaimStep::tell);

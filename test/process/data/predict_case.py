@@ -1,0 +1,60 @@
+"""What the tests of `dtrain predict` have in common: an input of numbered rows, and what must be in its results."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import pyarrow
+import pyarrow.parquet as parquet
+
+DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
+DEADLINE = 120
+ROWS, GROUP = (700, 0, 500, 100), 100
+ALL = sum(ROWS)
+PARTS = ALL // GROUP
+
+
+class PredictCase(unittest.TestCase):
+    """`table_of(first, rows)` makes the rows of a file, and `places` says in which folder each of the files is."""
+    table_of = None
+    places = ("", "", "", "")
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.input = pathlib.Path(folder.name, "in")
+        first = 0
+        for number, (rows, place) in enumerate(zip(ROWS, cls.places)):
+            (cls.input / place).mkdir(parents=True, exist_ok=True)
+            parquet.write_table(cls.table_of(first, rows), cls.input / place / f"{number}.parquet",
+                                row_group_size=GROUP)
+            first += rows
+        (cls.input / "_other.parquet").touch()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-predict-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.output = self.folder / "out"
+        self.notes = self.folder / "notes"
+
+    def says(self, words, code):
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return done.stdout
+
+    def calls(self):
+        """The first row of each row group that was worked on."""
+        return sorted(map(int, self.notes.read_text().split())) if self.notes.exists() else []
+
+    def results(self):
+        names = sorted(path.name for path in self.output.iterdir())
+        self.assertEqual(names, ["_SUCCESS", *(f"part-{i:05d}.parquet" for i in range(PARTS))])
+        return pyarrow.concat_tables(parquet.read_table(self.output / name) for name in names[1:])
+
+    def check_results(self):
+        results = self.results()
+        self.assertEqual(results["id"].to_pylist(), list(range(ALL)))
+        self.assertEqual(results["twice"].to_pylist(), list(range(0, 2 * ALL, 2)))
