@@ -45,6 +45,16 @@ std::string builder_name(const Lease& lease) {
   return fmt::format("{} on {}, pid {}", lease.user, lease.host, lease.pid);
 }
 
+std::string waits_for(const Lease& builder) {
+  return fmt::format("waiting for {}, which builds the data set", builder_name(builder));
+}
+
+std::string has_waited(const std::optional<Lease>& builder, std::chrono::milliseconds most) {
+  return fmt::format("{} still builds the data set after {} s; wait longer with --wait",
+                     builder ? builder_name(*builder) : "nobody",
+                     std::chrono::duration_cast<std::chrono::seconds>(most).count());
+}
+
 LeaseStep LeaseWait::next(const LeaseSight& sight, LeaseTime now) {
   if (sight.whole) return LeaseStep::use;
   // Also before a lease is taken: another process may hold the lock without which it cannot be. But who may not wait at

@@ -31,6 +31,9 @@ std::string lease_text(const Lease& lease);
 std::optional<Lease> parse_lease(const std::string& text);
 // "ann on node1, pid 123"
 std::string builder_name(const Lease& lease);
+// What a job says that waits for `builder`, and that has waited for so long. Nothing: nobody is known.
+std::string waits_for(const Lease& builder);
+std::string has_waited(const std::optional<Lease>& builder, std::chrono::milliseconds most);
 
 // What a job sees of an entry.
 struct LeaseSight {

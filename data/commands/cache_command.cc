@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
-#include <functional>
 
 #include "data/cache/cache_error.h"
 #include "data/cache/lease_file.h"
@@ -20,15 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using Keys = std::vector<std::string>;
 
-std::chrono::seconds since(std::int64_t made) {
-  return std::chrono::seconds(std::max<std::int64_t>(0, std::time(nullptr) - made));
-}
-
 std::vector<EntryLine> lines_of(const CacheFolder& cache) {
   std::vector<EntryLine> lines;
   for (const CacheFolder::Listed& each : cache.entries()) {
     EntryLine line{each.key, each.found.meta.value_or(CacheMeta{}), each.found.damage, {}, each.unused, each.held};
-    line.age = since(line.meta.made);
+    line.age = age_of_entry(line.meta.made);
     lines.push_back(std::move(line));
   }
   std::sort(lines.begin(), lines.end(), [](const EntryLine& a, const EntryLine& b) { return a.age < b.age; });
@@ -65,21 +59,7 @@ std::vector<GcEntry> gc_entries(const CacheFolder& cache) {
   return entries;
 }
 
-// What is another user's may not be removed; the rest is.
-bool remove_or_say(const std::function<bool()>& remove, int& code) {
-  try {
-    return remove();
-  } catch (const CacheError& error) {
-    say_line(error.what());
-    code = error.code;
-    return false;
-  }
-}
-
 int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
-  GcLimits limits;
-  if (request.contains("ttl_s")) limits.ttl = std::chrono::seconds(request["ttl_s"].get<std::int64_t>());
-  if (request.contains("max_bytes")) limits.most_bytes = request["max_bytes"].get<std::uint64_t>();
   GcPlan plan;
   const std::string job = own_lease().owner;
   std::vector<fs::path> aside;
@@ -87,7 +67,7 @@ int collect_garbage(const CacheFolder& cache, const nlohmann::json& request) {
   std::vector<GcEntry> entries = gc_entries(cache);
   {
     const OwnedFd lock = cache.await_lock();
-    plan = plan_gc(std::move(entries), cache.leftovers(), limits);
+    plan = plan_gc(std::move(entries), cache.leftovers(), gc_limits(request));
     // Moved aside under the lock, so that a builder that begins now does not meet them.
     for (const std::string& name : plan.leftovers) {
       const fs::path to = cache.removing(name.substr(0, name.find('.')), job + "." + std::to_string(aside.size()));

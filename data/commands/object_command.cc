@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "data/cache/cache_error.h"
 #include "data/cache/gc_plan.h"
@@ -26,7 +25,7 @@ int list_builds(const Builds& builds, const nlohmann::json& request) {
   for (const ObjectBuild& each : builds) {
     if (!each.has_meta) continue;
     EntryLine line{each.key, each.meta.value_or(CacheMeta{}), each.damage, {}, each.unused, false};
-    line.age = std::chrono::seconds(std::max<std::int64_t>(0, std::time(nullptr) - line.meta.made));
+    line.age = age_of_entry(line.meta.made);
     lines.push_back(std::move(line));
   }
   std::reverse(lines.begin(), lines.end());  // the newest first
@@ -58,9 +57,6 @@ int verify_builds(ObjectStore& store, const Builds& builds, const nlohmann::json
 }
 
 int collect_builds(ObjectStore& store, const Builds& builds, const nlohmann::json& request) {
-  GcLimits limits;
-  if (request.contains("ttl_s")) limits.ttl = std::chrono::seconds(request["ttl_s"].get<std::int64_t>());
-  if (request.contains("max_bytes")) limits.most_bytes = request["max_bytes"].get<std::uint64_t>();
   std::vector<GcEntry> entries;
   std::vector<GcLeftover> leftovers;
   for (const ObjectBuild& each : builds) {
@@ -69,20 +65,18 @@ int collect_builds(ObjectStore& store, const Builds& builds, const nlohmann::jso
     else
       leftovers.push_back({each.name, each.claim && !is_dead_here(*each.claim) && each.quiet < kSurelyDeadInStore});
   }
-  const GcPlan plan = plan_gc(std::move(entries), leftovers, limits);
+  const GcPlan plan = plan_gc(std::move(entries), leftovers, gc_limits(request));
   int code = 0;
   const auto remove_all = [&](const std::vector<std::string>& names) {
     std::size_t removed = 0;
     for (const ObjectBuild& each : builds) {
       if (std::find(names.begin(), names.end(), each.name) == names.end()) continue;
-      try {
-        if (is_committed_by_now(store, each)) continue;
+      const auto remove = [&] {
+        if (is_committed_by_now(store, each)) return false;
         remove_build(store, each);
-        ++removed;
-      } catch (const CacheError& error) {
-        say_line(error.what());
-        code = error.code;
-      }
+        return true;
+      };
+      if (remove_or_say(remove, code)) ++removed;
     }
     return removed;
   };

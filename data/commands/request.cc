@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <iterator>
 #include <string_view>
 #include <system_error>
@@ -69,6 +70,27 @@ std::filesystem::path cache_to_name(const nlohmann::json& request) {
   throw CacheError(kUsageCode, fmt::format("backend.cache_dir: the cache would be {}, which is not UTF-8; name another "
                                            "folder",
                                            shown));
+}
+
+GcLimits gc_limits(const nlohmann::json& request) {
+  GcLimits limits;
+  if (request.contains("ttl_s")) limits.ttl = std::chrono::seconds(request["ttl_s"].get<std::int64_t>());
+  if (request.contains("max_bytes")) limits.most_bytes = request["max_bytes"].get<std::uint64_t>();
+  return limits;
+}
+
+bool remove_or_say(const std::function<bool()>& remove, int& code) {
+  try {
+    return remove();
+  } catch (const CacheError& error) {
+    say_line(error.what());
+    code = error.code;
+    return false;
+  }
+}
+
+std::chrono::seconds age_of_entry(std::int64_t made) {
+  return std::chrono::seconds(std::max<std::int64_t>(0, std::time(nullptr) - made));
 }
 
 bool cache_is_in_store(const nlohmann::json& request) {

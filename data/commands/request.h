@@ -1,11 +1,14 @@
 #pragma once
 // A command's request on standard input, and how the command ends.
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "data/cache/gc_plan.h"
 #include "data/commands/data_command.h"
 
 namespace dtrain::data {
@@ -26,6 +29,12 @@ std::filesystem::path cache_asked(const nlohmann::json& request);
 // The same as a whole path. Workers and other programs learn where the entry is by JSON, which has no other names than
 // those in UTF-8. CacheError.
 std::filesystem::path cache_to_name(const nlohmann::json& request);
+// Of `dtrain cache gc`.
+GcLimits gc_limits(const nlohmann::json& request);
+// What may not be removed is said, with its code; the rest is removed. Whether it is gone.
+bool remove_or_say(const std::function<bool()>& remove, int& code);
+// `made`: CacheMeta::made.
+std::chrono::seconds age_of_entry(std::int64_t made);
 // Whether the cache is in an object store.
 bool cache_is_in_store(const nlohmann::json& request);
 // Nullptr: it is a folder.

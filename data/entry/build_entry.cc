@@ -147,14 +147,12 @@ class EntryBuilder {
 
 std::string why_late(const CacheFolder& cache, const LeaseSight& sight, bool was_locked_out,
                      const LeasePatience& patience) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience.most).count();
   if (was_locked_out)
     return fmt::format(
         "{}/.lock: another process holds it, and so the data set could not be built within {} s; end "
         "that process first",
-        cache.path().string(), seconds);
-  return fmt::format("{} still builds the data set after {} s; wait longer with --wait",
-                     sight.lease ? builder_name(*sight.lease) : "nobody", seconds);
+        cache.path().string(), std::chrono::duration_cast<std::chrono::seconds>(patience.most).count());
+  return has_waited(sight.lease, patience.most);
 }
 
 bool is_whole(const CacheFolder::Found& found) { return found.is_there && found.damage.empty(); }
@@ -203,7 +201,7 @@ EntryGot find_or_build(const CacheFolder& cache, const EntryWanted& wanted, cons
         break;
       case LeaseStep::tell:
         was_locked_out = false;
-        wanted.say(fmt::format("waiting for {}, which builds the data set", builder_name(*sight.lease)));
+        wanted.say(waits_for(*sight.lease));
         break;
       case LeaseStep::give_up:
         throw CacheError(kLateCode, why_late(cache, sight, was_locked_out, wanted.patience));

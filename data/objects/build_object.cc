@@ -193,17 +193,13 @@ ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const Sto
           }
           break;
         case ClaimStep::tell:
-          if (!waiting.builder().owner.empty())
-            wanted.say(fmt::format("waiting for {}, which builds the data set", builder_name(waiting.builder())));
+          if (waiting.builder()) wanted.say(waits_for(*waiting.builder()));
           [[fallthrough]];
         case ClaimStep::wait:
           signals.wait(kStoreLookEvery);
           break;
         case ClaimStep::give_up:
-          throw CacheError(kLateCode,
-                           fmt::format("{} still builds the data set after {} s; wait longer with --wait",
-                                       waiting.builder().owner.empty() ? "nobody" : builder_name(waiting.builder()),
-                                       std::chrono::duration_cast<std::chrono::seconds>(wanted.patience.most).count()));
+          throw CacheError(kLateCode, has_waited(waiting.builder(), wanted.patience.most));
       }
     }
   }

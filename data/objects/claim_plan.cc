@@ -28,7 +28,7 @@ ClaimStep ClaimWait::wait_or_tell(LeaseTime now) {
 ClaimStep ClaimWait::next(const ClaimSight& sight, LeaseTime now) {
   if (sight.whole) return ClaimStep::use;
   std::set<std::string> rivals;
-  builder_ = Lease{};
+  builder_.reset();
   for (const ClaimSeen* each : living(sight, now)) {
     rivals.insert(each->lease.owner);
     if (each->builds()) builder_ = each->lease;
@@ -40,7 +40,7 @@ ClaimStep ClaimWait::next(const ClaimSight& sight, LeaseTime now) {
     if (is_late) return ClaimStep::give_up;
     return rivals_.empty() ? ClaimStep::claim : wait_or_tell(now);
   }
-  if (!builder_.owner.empty()) return ClaimStep::withdraw;
+  if (builder_) return ClaimStep::withdraw;
   if (rivals_.empty()) return ClaimStep::take;
   if (now < settled_) return ClaimStep::wait;
   return owner_ < *rivals_.begin() ? ClaimStep::take : ClaimStep::withdraw;

@@ -12,6 +12,7 @@
 // As with lease_plan.h, no clocks are compared: a claim is dead if it has not changed while this process looked at it
 // for a minute, or if this machine's kernel says so.
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,8 +54,8 @@ class ClaimWait {
       : patience_(patience), began_(began), told_(began), owner_(std::move(owner)) {}
   ClaimStep next(const ClaimSight& sight, LeaseTime now);
 
-  // Who builds, after wait and tell; without an owner: nobody yet.
-  const Lease& builder() const { return builder_; }
+  // Who builds, after wait and tell; nothing: nobody yet.
+  const std::optional<Lease>& builder() const { return builder_; }
   // Whether this owner's claim lives, after take.
   bool lives(const std::string& owner) const { return rivals_.contains(owner); }
 
@@ -73,7 +74,7 @@ class ClaimWait {
   std::map<std::string, Seen> seen_{};  // by owner
   std::set<std::string> rivals_{};      // that claim too, the same until `settled_`
   LeaseTime settled_{};
-  Lease builder_{};
+  std::optional<Lease> builder_{};
   bool has_looked_ = false;
 };
 
