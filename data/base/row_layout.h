@@ -28,6 +28,12 @@ constexpr std::size_t element_bytes(ElementType type) {
   }
 }
 
+// As numpy names them.
+constexpr const char* element_type_name(ElementType type) {
+  constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
+  return names[static_cast<std::size_t>(type)];
+}
+
 struct Column {
   std::string name;
   ElementType type;
@@ -37,6 +43,8 @@ struct Column {
   std::optional<double> fill = std::nullopt;  // in place of null values; a null string or list is then an empty one
   std::string time = {};                      // of times: which kind, and in which unit the numbers are
 
+  // For errors: what each of its values is.
+  std::string element_name() const { return time.empty() ? element_type_name(type) : time; }
   // In a row's fixed part.
   std::size_t bytes() const {
     return ragged ? 0 : element_bytes(type) * static_cast<std::size_t>(list_size == 0 ? 1 : list_size);

@@ -5,29 +5,25 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
-#include <numeric>
 #include <utility>
 
 #include "data/base/store_uri.h"
 #include "data/loader/batch_source.h"
 #include "data/loader/loader_plan.h"
 #include "data/node/name_claim.h"
-#include "dtrain/data_errors.h"
-#include "dtrain/errors.h"
+#include "data/options/refuse_option.h"
 #include "strategies/kept/available_memory.h"
 
 namespace dtrain::data {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) { throw ConfigError("dtrain: ParquetLoader: " + why); }
+constexpr const char* loader_name = "ParquetLoader";
+
+[[noreturn]] void refuse(const std::string& why) { refuse_option(loader_name, why); }
 
 ParquetLoaderOptions checked(ParquetLoaderOptions options) {
   if (options.paths.empty()) refuse("paths is empty; name files, or folders with files that end in .parquet");
-  if (options.batch_size < 1) refuse(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
-  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
-    refuse(fmt::format("rank {} of {} does not exist", options.rank, options.world_size));
-  }
-  if (options.prefetch < 1) refuse(fmt::format("prefetch is {}; it must be at least 1", options.prefetch));
+  check_ranks(loader_name, options.batch_size, options.rank, options.world_size, options.prefetch);
   if (options.window_size_bytes < ParquetLoaderOptions::auto_window) {
     refuse(fmt::format("window_size_bytes is {}; it must be a number of bytes, 0 for all rows, or auto_window",
                        options.window_size_bytes));
@@ -53,38 +49,26 @@ std::int64_t window_bytes(const ParquetLoaderOptions& options) {
 
 BatchLoader::BatchLoader(ParquetLoaderOptions given)
     : options_(checked(std::move(given))),
-      set_(options_.paths, wanted_columns(options_.columns, options_.matrices), options_.fill),
-      tensors_(tensors_of(set_.columns(), options_.matrices)),
-      names_(tensor_names(tensors_)),
-      layout_(tensors_),
-      rows_(std::accumulate(set_.group_rows().begin(), set_.group_rows().end(), std::int64_t{0})),
-      parts_{&set_, &tensors_, &layout_, rows_},
-      job_(options_.one_reader && options_.world_size > 1 && layout_.ragged.empty() ? node_job() : std::nullopt),
-      ahead_("ParquetLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
-  check_fill(set_.columns(), options_.fill);
-  if (options_.fully_executed && options_.window_size_bytes != 0 && set_.is_remote()) {
+      files_(loader_name, options_),
+      names_(tensor_names(files_.tensors())),
+      parts_(files_.parts()),
+      job_(options_.one_reader && options_.world_size > 1 && files_.layout().ragged.empty() ? node_job()
+                                                                                            : std::nullopt),
+      ahead_(loader_name, options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
+  if (options_.fully_executed && options_.window_size_bytes != 0 && files_.set().is_remote()) {
     refuse(
         "fully_executed is for files of this machine, which stay in its memory once they are read; those of an object "
         "store do not. Leave it out, or copy the files here");
   }
-  if (rows_ == 0) throw DataError(fmt::format("dtrain: {}: there are no rows", options_.paths[0]));
   if (batches() == 0) {
     refuse(
         fmt::format("the files have {} rows, less than one global batch of {}, and drop_last leaves them out; set "
                     "drop_last to false or take a smaller batch_size",
-                    rows_, global_rows()));
+                    rows(), global_rows()));
   }
-  OrderState begin{.seed = options_.seed, .digest = set_.digest()};
-  if (options_.shuffle) begin.window = window();
+  OrderState begin{.seed = options_.seed, .digest = files_.set().digest()};
+  if (options_.shuffle) begin.window = files_.window(window_bytes(options_));
   ahead_.go_to(begin);
-}
-
-std::int64_t BatchLoader::window() const {
-  const auto ragged = static_cast<std::int64_t>(layout_.ragged.size());
-  const RowBytes bytes =
-      row_bytes(static_cast<std::int64_t>(layout_.bytes), ragged, set_.group_rows(), set_.group_tails());
-  return checked_window(window_bytes(options_), bytes, rows_, set_.group_rows()[bytes.largest],
-                        set_.name_of(bytes.largest));
 }
 
 void BatchLoader::set_epoch(std::uint64_t epoch) {
@@ -98,7 +82,7 @@ void BatchLoader::load_state(const std::string& text) {
   const auto state = order_state(text);
   const OrderState& now = ahead_.at();
   if (!state) refuse(fmt::format("'{}' is no text of state()", text.substr(0, 100)));
-  if (state->digest != now.digest || state->rows_done > rows_) {
+  if (state->digest != now.digest || state->rows_done > rows()) {
     refuse("the state is one of other files: their names, sizes or row groups differ; with other rows it cannot go on");
   }
   if (state->seed != now.seed) {
@@ -121,7 +105,7 @@ std::optional<NodePlan> BatchLoader::node_plan(const OrderState& from) const {
   for (const std::string& path : options_.paths) {
     rows += (is_store_uri(path) ? path : std::filesystem::absolute(path).string()) + '\n';
   }
-  for (const Column& column : set_.columns()) {
+  for (const Column& column : files_.set().columns()) {
     rows += fmt::format("{} {} {} {}\n", column.name, static_cast<int>(column.type), column.list_size,
                         column.fill ? fmt::to_string(*column.fill) : "-");
   }
@@ -146,7 +130,7 @@ void BatchLoader::read_epochs(const OrderState& from, Ahead::Output& output) {
 void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::optional<NodePlan>& plan,
                               std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
-  if (reads_through && !plan) set_.read_through(output.stopped());
+  if (reads_through && !plan) files_.set().read_through(output.stopped());
   BatchSource source(
       parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);
   for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
@@ -167,7 +151,7 @@ void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::o
 
 std::optional<BatchShare> BatchLoader::next_share(std::int64_t done) const {
   const auto share =
-      data::next_share(rows_ - done, options_.batch_size, options_.rank, options_.world_size, options_.drop_last);
+      data::next_share(rows() - done, options_.batch_size, options_.rank, options_.world_size, options_.drop_last);
   return share.batch_rows == 0 ? std::nullopt : std::optional(share);
 }
 

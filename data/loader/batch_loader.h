@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "data/base/host_batch.h"
-#include "data/base/row_layout.h"
 #include "data/flow/row_flow.h"
+#include "data/loader/loader_files.h"
 #include "data/loader/node_member.h"
 #include "data/loader/read_ahead.h"
 #include "data/node/node_job.h"
 #include "data/order/batch_share.h"
 #include "data/order/order_state.h"
-#include "data/parquet/parquet_set.h"
 #include "dtrain/loader_times.h"
 #include "dtrain/parquet_options.h"
 
@@ -41,14 +40,13 @@ class BatchLoader {
   void load_state(const std::string& text);
 
   const LoaderTimes& times() const { return ahead_.times(); }
-  std::int64_t rows() const { return rows_; }
-  std::int64_t batches() const { return rows_ / global_rows() + (rows_ % global_rows() != 0 && !options_.drop_last); }
+  std::int64_t rows() const { return files_.rows(); }
+  std::int64_t batches() const { return rows() / global_rows() + (rows() % global_rows() != 0 && !options_.drop_last); }
 
  private:
   using Ahead = ReadAhead<OrderState>;
 
   std::int64_t global_rows() const { return options_.batch_size * options_.world_size; }
-  std::int64_t window() const;
   std::optional<NodePlan> node_plan(const OrderState& from) const;
   void read_epochs(const OrderState& from, Ahead::Output& output);
   void read_epochs(OrderState at, Ahead::Output& output, const std::optional<NodePlan>& plan,
@@ -56,11 +54,8 @@ class BatchLoader {
   std::optional<BatchShare> next_share(std::int64_t done) const;
 
   const ParquetLoaderOptions options_;
-  ParquetSet set_;
-  const std::vector<TensorColumns> tensors_;
+  LoaderFiles files_;
   const std::vector<std::string> names_;
-  const RowLayout layout_;
-  const std::int64_t rows_;
   const LoaderParts parts_;
   const std::optional<NodeJob> job_;  // whose ranks read together
   bool executed_ = false;             // the thread's: all files have been read once

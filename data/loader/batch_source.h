@@ -9,7 +9,7 @@
 #include "data/flow/epoch_reader.h"
 #include "data/flow/row_flow.h"
 #include "data/loader/node_member.h"
-#include "data/node/descriptor.h"
+#include "data/node/stop_bell.h"
 #include "data/order/batch_share.h"
 #include "data/order/order_state.h"
 #include "dtrain/loader_times.h"

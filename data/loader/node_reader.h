@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "data/flow/row_flow.h"
-#include "data/node/descriptor.h"
 #include "data/node/node_link.h"
 #include "data/node/region.h"
+#include "data/node/stop_bell.h"
 #include "data/share/share_core.h"
 
 namespace dtrain::data {

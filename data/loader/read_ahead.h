@@ -15,7 +15,7 @@
 
 #include "data/base/host_batch.h"
 #include "data/loader/ready_queue.h"
-#include "data/node/descriptor.h"
+#include "data/node/stop_bell.h"
 #include "data/parquet/seconds_since.h"
 #include "data/times/wait_watch.h"
 #include "dtrain/loader_times.h"

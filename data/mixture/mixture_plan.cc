@@ -8,13 +8,15 @@
 #include <utility>
 
 #include "data/base/host_batch.h"
+#include "data/loader/loader_plan.h"
+#include "data/options/common_options.h"
+#include "data/options/refuse_option.h"
 #include "data/order/mixture_order.h"
 #include "dtrain/data_errors.h"
-#include "dtrain/errors.h"
 
 namespace dtrain::data {
 
-void refuse_mixture(const std::string& why) { throw ConfigError("dtrain: MixtureLoader: " + why); }
+void refuse_mixture(const std::string& why) { refuse_option(mixture_name, why); }
 
 namespace {
 
@@ -45,9 +47,8 @@ void check_sources(const MixtureLoaderOptions& options) {
 }
 
 std::string type_text(const TensorColumns& tensor) {
-  constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
   const Column& column = tensor.columns[0];
-  std::string text = column.time.empty() ? names[static_cast<std::size_t>(column.type)] : column.time;
+  std::string text = column.element_name();
   if (column.ragged) return text + " in rows of any length";
   text += " [rows";
   if (tensor.matrix) text += fmt::format(", {}", tensor.columns.size());
@@ -64,30 +65,17 @@ MixtureLoaderOptions checked(MixtureLoaderOptions options) {
         "epoch_ends is not set; it must be first (an epoch ends with the first source that is at its end), all (when "
         "each source has been read) or never");
   }
-  if (options.batch_size < 1)
-    refuse_mixture(fmt::format("batch_size is {}; it must be at least 1", options.batch_size));
-  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
-    refuse_mixture(fmt::format("rank {} of {} does not exist", options.rank, options.world_size));
-  }
-  if (options.prefetch < 1) refuse_mixture(fmt::format("prefetch is {}; it must be at least 1", options.prefetch));
+  check_ranks(mixture_name, options.batch_size, options.rank, options.world_size, options.prefetch);
   return options;
 }
 
 ParquetLoaderOptions source_options(const MixtureLoaderOptions& options, std::size_t source) {
   const MixtureSource& of = options.sources[source];
-  return {.paths = of.paths,
-          .columns = options.columns,
-          .matrices = options.matrices,
-          .fill = options.fill,
-          .batch_size = options.batch_size,
-          .rank = options.rank,
-          .world_size = options.world_size,
-          .shuffle = options.shuffle,
-          .seed = of.seed.value_or(options.seed + source),
-          .window_size_bytes = of.window_size_bytes.value_or(options.window_size_bytes),
-          .fully_executed = options.fully_executed,
-          .drop_last = options.drop_last,
-          .prefetch = options.prefetch};
+  ParquetLoaderOptions alone{.paths = of.paths};
+  copy_common_options(options, alone);
+  alone.seed = of.seed.value_or(options.seed + source);
+  alone.window_size_bytes = of.window_size_bytes.value_or(options.window_size_bytes);
+  return alone;
 }
 
 std::vector<std::int64_t> parts_of(const std::vector<double>& weights) {
@@ -121,7 +109,7 @@ std::vector<double> weights_of(const MixtureLoaderOptions& options, const std::m
 std::vector<std::size_t> tensors_at(const std::string& first_name, const std::vector<TensorColumns>& first,
                                     const std::string& other_name, const std::vector<TensorColumns>& other) {
   const auto refuse_pair = [&](const std::string& what) {
-    throw DataError(fmt::format("dtrain: MixtureLoader: {}; the sources must have the same tensors", what));
+    throw DataError(fmt::format("dtrain: {}: {}; the sources must have the same tensors", mixture_name, what));
   };
   const auto found_in = [](const std::vector<TensorColumns>& tensors, const std::string& name) {
     return std::find_if(tensors.begin(), tensors.end(), [&](const TensorColumns& one) { return one.name == name; });

@@ -11,6 +11,8 @@
 
 namespace dtrain::data {
 
+inline constexpr const char* mixture_name = "MixtureLoader";  // in errors
+
 // Throws ConfigError.
 [[noreturn]] void refuse_mixture(const std::string& why);
 

@@ -11,7 +11,7 @@
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/flow/epoch_reader.h"
-#include "data/parquet/parquet_set.h"
+#include "data/loader/loader_files.h"
 #include "dtrain/loader_times.h"
 #include "dtrain/parquet_options.h"
 
@@ -23,9 +23,9 @@ class SourceReader {
   SourceReader(const ParquetLoaderOptions& options, std::string name);
 
   const std::string& name() const { return name_; }
-  const std::vector<TensorColumns>& tensors() const { return tensors_; }
-  const RowLayout& layout() const { return layout_; }
-  std::int64_t rows() const { return rows_; }
+  const std::vector<TensorColumns>& tensors() const { return files_.tensors(); }
+  const RowLayout& layout() const { return files_.layout(); }
+  std::int64_t rows() const { return files_.rows(); }
   // Of the files, and of the order of their rows.
   std::uint64_t files_digest() const;
   std::uint64_t order_digest() const;
@@ -34,19 +34,14 @@ class SourceReader {
   void read_through(const std::atomic<bool>& stop) const;
   // The mixture's epoch begins with epoch `epoch` of the source. `taken` of its rows have been taken.
   void go_to(std::uint64_t epoch, std::int64_t taken);
-  // The next `rows` rows, which do not go beyond left_of_epoch(); with `is_own` false they are only passed. Nothing if
+  // The next `count` rows, which do not go beyond left_of_epoch(); with `is_own` false they are only passed. Nothing if
   // `stop` became true.
-  std::optional<HostBatch> next(std::int64_t rows, bool is_own, const std::atomic<bool>& stop, LoaderTimes& times);
-  std::int64_t left_of_epoch() const { return rows_ - taken_ % rows_; }
+  std::optional<HostBatch> next(std::int64_t count, bool is_own, const std::atomic<bool>& stop, LoaderTimes& times);
+  std::int64_t left_of_epoch() const { return rows() - taken_ % rows(); }
 
  private:
-  std::int64_t window(const ParquetLoaderOptions& options) const;
-
   const std::string name_;
-  ParquetSet set_;
-  const std::vector<TensorColumns> tensors_;
-  const RowLayout layout_;
-  const std::int64_t rows_;
+  LoaderFiles files_;
   const std::uint64_t seed_;
   const std::int64_t window_;  // RowOrder's
   std::uint64_t epoch_ = 0;    // of the mixture

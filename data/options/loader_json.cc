@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/base/one_line.h"
+#include "data/options/refuse_option.h"
 #include "dtrain/errors.h"
 
 namespace dtrain::data {
@@ -127,10 +127,6 @@ const std::vector<Key>& keys_of_options() {
     return all;
   }();
   return keys;
-}
-
-[[noreturn]] void refuse_option(const std::string& where, const std::string& text) {
-  throw ConfigError(one_line(fmt::format("dtrain: {}: {}", where, text)));
 }
 
 void set(const std::string& where, const std::string& text, const std::vector<Key>& keys, Options& options) {

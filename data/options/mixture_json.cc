@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "data/base/one_line.h"
+#include "data/options/common_options.h"
 #include "data/options/loader_json.h"
-#include "dtrain/errors.h"
+#include "data/options/refuse_option.h"
 
 namespace dtrain::data {
 namespace {
@@ -18,8 +18,7 @@ using Json = nlohmann::json;
 
 [[noreturn]] void refuse_value(const std::string& where, const std::string& key, const Json& value,
                                std::string_view wanted) {
-  throw ConfigError(
-      one_line(fmt::format("dtrain: {}: {} is {}; it must be {}", where, key, value.dump().substr(0, 100), wanted)));
+  refuse_option(where, fmt::format("{} is {}; it must be {}", key, value.dump().substr(0, 100), wanted));
 }
 
 // Takes the key out of the object, which is then one of a ParquetLoader's options. Null: there is none.
@@ -54,9 +53,9 @@ MixtureSource source_of(const std::string& where, Json object) {
   for (const auto& entry : object.items()) {
     const std::string& key = entry.key();
     if (key != "paths" && key != "window_size_bytes" && key != "seed") {
-      throw ConfigError(one_line(
-          fmt::format("dtrain: {}: there is no key '{}'; a source has name, paths, weight, window_size_bytes and seed",
-                      of_source, key)));
+      refuse_option(
+          of_source,
+          fmt::format("there is no key '{}'; a source has name, paths, weight, window_size_bytes and seed", key));
     }
   }
   const ParquetLoaderOptions read = parquet_options(of_source, object, {});
@@ -79,7 +78,7 @@ MixtureEnd end_of(const std::string& where, const Json& value) {
 
 void set_options(const std::string& where, const std::string& text, MixtureLoaderOptions& options) {
   Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) throw ConfigError(fmt::format("dtrain: {}: it is no JSON object", where));
+  if (!object.is_object()) refuse_option(where, "it is no JSON object");
   if (const Json sources = taken(object, "sources"); sources.is_array()) {
     options.sources.clear();
     for (const Json& source : sources) options.sources.push_back(source_of(where, source));
@@ -87,35 +86,14 @@ void set_options(const std::string& where, const std::string& text, MixtureLoade
     refuse_value(where, "sources", sources, "an array of objects");
   }
   if (const Json ends = taken(object, "epoch_ends"); !ends.is_null()) options.epoch_ends = end_of(where, ends);
-  if (object.contains("paths")) throw ConfigError(fmt::format("dtrain: {}: paths are those of the sources", where));
+  if (object.contains("paths")) refuse_option(where, "paths are those of the sources");
   if (object.contains("one_reader")) {
-    throw ConfigError(fmt::format("dtrain: {}: there is no one_reader; each rank reads a mixture by itself", where));
+    refuse_option(where, "there is no one_reader; each rank reads a mixture by itself");
   }
-  const ParquetLoaderOptions read = parquet_options(where, object,
-                                                    {.columns = options.columns,
-                                                     .matrices = options.matrices,
-                                                     .fill = options.fill,
-                                                     .batch_size = options.batch_size,
-                                                     .rank = options.rank,
-                                                     .world_size = options.world_size,
-                                                     .shuffle = options.shuffle,
-                                                     .seed = options.seed,
-                                                     .window_size_bytes = options.window_size_bytes,
-                                                     .fully_executed = options.fully_executed,
-                                                     .drop_last = options.drop_last,
-                                                     .prefetch = options.prefetch});
-  options.columns = read.columns;
-  options.matrices = read.matrices;
-  options.fill = read.fill;
-  options.batch_size = read.batch_size;
-  options.rank = read.rank;
-  options.world_size = read.world_size;
-  options.shuffle = read.shuffle;
-  options.seed = read.seed;
-  options.window_size_bytes = read.window_size_bytes;
-  options.fully_executed = read.fully_executed;
-  options.drop_last = read.drop_last;
-  options.prefetch = read.prefetch;
+  ParquetLoaderOptions read;
+  copy_common_options(options, read);
+  read = parquet_options(where, object, std::move(read));
+  copy_common_options(read, options);
 }
 
 }  // namespace dtrain::data

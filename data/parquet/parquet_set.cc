@@ -58,8 +58,7 @@ std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
 }
 
 std::string type_text(const Column& column) {
-  constexpr const char* names[] = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"};
-  const std::string name = column.time.empty() ? names[static_cast<std::size_t>(column.type)] : column.time;
+  const std::string name = column.element_name();
   if (column.ragged) return fmt::format("rows of any number of {}", name);
   return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
 }

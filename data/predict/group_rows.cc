@@ -9,15 +9,15 @@
 
 #include <atomic>
 #include <cstring>
-#include <string_view>
 
 #include "data/arrow/arrow_calls.h"
 #include "data/loader/loader_plan.h"
 #include "data/parquet/parquet_set.h"
-#include "dtrain/errors.h"
 
 namespace dtrain::data {
 namespace {
+
+constexpr const char* kPredictor = "Predictor";
 
 std::unique_ptr<parquet::arrow::FileReader> reader_of(const std::string& path) {
   return must_all(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
@@ -90,19 +90,6 @@ std::shared_ptr<arrow::Table> columns_of(const std::string& path, int group, con
   return arrow::Table::Make(arrow::schema(fields), columns);
 }
 
-// A Predictor's members are checked as those of ParquetLoaderOptions, and errors begin with the name of that.
-template <typename Call>
-auto as_predictor(const Call& call) {
-  try {
-    return call();
-  } catch (const ConfigError& error) {
-    constexpr std::string_view kLoader = "dtrain: ParquetLoader: ";
-    const std::string_view text = error.what();
-    if (!text.starts_with(kLoader)) throw;
-    throw ConfigError(fmt::format("dtrain: Predictor: {}", text.substr(kLoader.size())));
-  }
-}
-
 }  // namespace
 
 std::vector<std::int64_t> row_groups_of(const std::string& path) {
@@ -123,10 +110,9 @@ void GroupReader::open(std::size_t file) {
   if (set_ && opened_ == file) return;
   std::vector<std::string> paths{files_.front().path};
   if (file != 0) paths.push_back(files_[file].path);
-  as_predictor([&] {
-    set_ = std::make_unique<ParquetSet>(paths, wanted_columns(wanted_.columns, wanted_.matrices), wanted_.fill);
-    check_fill(set_->columns(), wanted_.fill);
-  });
+  set_ =
+      std::make_unique<ParquetSet>(paths, wanted_columns(kPredictor, wanted_.columns, wanted_.matrices), wanted_.fill);
+  check_fill(kPredictor, set_->columns(), wanted_.fill);
   opened_ = file;
 }
 
@@ -138,7 +124,7 @@ GroupRows GroupReader::read(const Part& part) {
   const auto& rows = set_->group_rows();
   if (group >= rows.size() || rows[group] != part.rows)
     fail_at(path, "it is no longer what it was when this work began; choose another folder for the results");
-  const auto tensors = as_predictor([&] { return tensors_of(set_->columns(), wanted_.matrices); });
+  const auto tensors = tensors_of(kPredictor, set_->columns(), wanted_.matrices);
   const std::atomic<bool> never{false};
   const auto decoded = set_->read(group, never);
   GroupRows found{tensor_names(tensors), batch_of_group(tensors, *decoded), nullptr};

@@ -1,0 +1,39 @@
+#pragma once
+// The files of a loader, and what a batch of their rows consists of.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/base/row_layout.h"
+#include "data/flow/row_flow.h"
+#include "data/parquet/parquet_set.h"
+#include "dtrain/parquet_options.h"
+
+namespace dtrain::data {
+
+class LoaderFiles {
+ public:
+  // Takes paths, columns, matrices and fill of the options. `who`: the loader, for errors, which are ConfigErrors or
+  // DataErrors.
+  LoaderFiles(std::string who, const ParquetLoaderOptions& options);
+  LoaderFiles(const LoaderFiles&) = delete;
+  LoaderFiles& operator=(const LoaderFiles&) = delete;
+
+  const ParquetSet& set() const { return set_; }
+  const std::vector<TensorColumns>& tensors() const { return tensors_; }
+  const RowLayout& layout() const { return layout_; }
+  std::int64_t rows() const { return rows_; }
+  // RowOrder's window, where 0 bytes are all rows.
+  std::int64_t window(std::int64_t bytes) const;
+  // They must not outlive this.
+  LoaderParts parts() { return {&set_, &tensors_, &layout_, rows_}; }
+
+ private:
+  const std::string who_;
+  ParquetSet set_;
+  const std::vector<TensorColumns> tensors_;
+  const RowLayout layout_;
+  const std::int64_t rows_;
+};
+
+}  // namespace dtrain::data
