@@ -113,6 +113,7 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
     if (in_store) check_objects_unchanged(processor, maker.recipe, inputs);
     return rows;
   };
+  wanted.before_build = nodes_question(request);
   wanted.say = say_unless(request);
   return wanted;
 }

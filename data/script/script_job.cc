@@ -86,10 +86,11 @@ std::vector<std::string> script_job_words(const ScriptJob& job, const std::strin
 }
 
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
-                                                          const std::string& modules) {
+                                                          const std::string& modules, const std::string& build) {
   std::erase_if(env, [](const auto& one) { return is_of_dtrain(one.first); });
   if (job.parallelism) env["DTRAIN_PARALLELISM"] = std::to_string(*job.parallelism);
   if (job.persist) env["DTRAIN_PERSIST"] = *job.persist ? "true" : "false";
+  if (job.on_ray) env["DTRAIN_SCRIPT_BUILD"] = build;
   if (!modules.empty()) {
     std::string& path = env["PYTHONPATH"];
     path = path.empty() ? modules : modules + ":" + path;

@@ -35,8 +35,9 @@ std::optional<std::string> not_parquet(const nlohmann::json& recipe, const std::
 std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& list, const std::string& output);
 
 // Its environment, out of that of this process: variables of dtrain's own are for the job that wants the data set.
-// `modules`: a folder with dtrain's modules for Python; may be empty.
+// `modules`: a folder with dtrain's modules for Python; may be empty. `build`: the folder of the entry that is built:
+// each node of a cluster looks whether it may write there before it starts workers.
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
-                                                          const std::string& modules);
+                                                          const std::string& modules, const std::string& build);
 
 }  // namespace dtrain::data
