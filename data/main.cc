@@ -72,7 +72,7 @@ dtrain::data::ProgressSink progress_shown(bool quiet) {
 std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const std::filesystem::path& folder) {
   return with_codes([&] {
     const auto then = dtrain::data::parse_carried_out(request.recipe, request.recipe_file);
-    const dtrain::data::ApplyAsked asked{request.filter, request.without, request.parallelism,
+    const dtrain::data::ApplyAsked asked{request.filter, request.without, request.keep, request.parallelism,
                                          request.memory_limit_bytes};
     const auto rows = dtrain::data::apply(then, asked, request.input, folder, progress_shown(request.quiet));
     return static_cast<std::uint64_t>(rows);

@@ -123,6 +123,7 @@ std::string rows_request(const RawInput& input, const std::string& recipe, const
                          const std::string& said, bool quiet) {
   WordsJson request = {{"json", true},     {"quiet", quiet},         {"recipe", recipe},
                        {"input", {files}}, {"filter", input.filter}, {"without", input.without}};
+  if (!input.keep.empty()) request["keep"] = input.keep;
   const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
   if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
   const auto dataset = config.is_object() ? config.value("dataset", WordsJson::object()) : WordsJson::object();

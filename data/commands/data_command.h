@@ -44,7 +44,7 @@ struct ApplyRequest {
   nlohmann::json recipe;    // discarded: the file is no JSON
   std::string recipe_file;  // for people
   bool filter = false;
-  std::vector<std::string> without{};
+  std::vector<std::string> without{}, keep{};
   std::optional<std::int64_t> parallelism{}, memory_limit_bytes{};
   std::vector<std::string> input{};
   bool quiet = false;
@@ -52,8 +52,8 @@ struct ApplyRequest {
 // Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows. Throws as Processor's do.
 using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)>;
 
-// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
-//  "quiet": false, "parallelism": null, "memory_limit_bytes": null}
+// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "keep": [], "cache_dir": "",
+//  "json": false, "quiet": false, "parallelism": null, "memory_limit_bytes": null}
 int apply_command(const Processor& processor, const ApplyFill& fill);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
