@@ -126,7 +126,7 @@ ROOMS = {
         "flow": "order parquet",
         "loader": "flow node options order parquet share times",
         "mixture": "flow loader options order parquet",
-        "predict": "arrow loader os parquet",
+        "predict": "arrow files loader os parquet",
         "torch": "loader mixture predict",
         "abi": "loader mixture options",
         "python/dtrain_data": "",
