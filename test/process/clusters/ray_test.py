@@ -82,14 +82,20 @@ class Ray(ClusterJobs):
         lines = (TREE / ".cache/flights.csv").read_text().splitlines(keepends=True)
         january = [line for line in lines if line.startswith("2013,1,")]
         pathlib.Path(self.folder, "january.csv").write_text("".join(lines[:1] + january))
-        delays = [line.split(",")[8] for line in january]
         self.environment["DTRAIN_ENGINE_PYTHON"] = PYTHON
-        self.run_here(BIN / "dtrain", "predict", "--config=job.yaml", "--recipe=config", "--filter",
-                      flights / "predict.py", "january.csv", "out", "ray-ddp", python=python)
-        pathlib.Path(self.folder, "delays").write_text("\n".join(delay for delay in delays if delay not in ("", "NA")))
+        for program, output in (flights / "predict.py", "out"), (BIN / "predict_flights", "out-program"):
+            self.run_here(BIN / "dtrain", "predict", "--config=job.yaml", "--recipe=config", "--filter",
+                          "--keep=day,flight", program, "january.csv", output, "ray-ddp", python=python)
+        landed = [line.split(",") for line in january if line.split(",")[8] not in ("", "NA")]
+        for name, place in ("delays", 8), ("flights", 10):
+            pathlib.Path(self.folder, name).write_text("\n".join(words[place] for words in landed))
         wrong, error = map(float, self.run_here(python, "-c", """
 import numpy, pyarrow.parquet
-minutes, said = (column.to_numpy() for column in pyarrow.parquet.read_table("out").columns)
+rows, same = pyarrow.parquet.read_table("out"), pyarrow.parquet.read_table("out-program")
+assert rows.schema.names == same.schema.names == ["day", "flight", "minutes", "predicted"], same.schema
+day, flight, minutes, said = (column.to_numpy() for column in rows.columns)
+assert numpy.array_equal(flight, numpy.loadtxt("flights")) and same["flight"].equals(rows["flight"])
+assert all(abs(same[name].to_numpy() - rows[name].to_numpy()).max() < 0.01 for name in ("minutes", "predicted"))
 print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean() / minutes.var())
 """).split())
         self.assertLess(wrong, 0.01)
