@@ -2,8 +2,8 @@
 
     dtrain predict --config job.yaml --recipe config --filter --keep day,flight predict.py FLIGHTS.csv OUTPUT RUNS
 
-RUNS has the checkpoints. FLIGHTS.csv has raw rows: dtrain does with them what it did with those of training. The network is small, so numpy is
-enough."""
+RUNS has the checkpoints. FLIGHTS.csv has raw rows: dtrain does with them what it did with those of training. The
+network is small, so numpy is enough."""
 import json
 import os
 import pathlib
