@@ -37,7 +37,7 @@ constexpr ConfigKey kConfigKeys[] = {
      "native: dtrain itself; python, dask, modin and ray: a script of yours before it", "string null"},
     {"backend.processor", "script", KeyMeaning::data, FlagId::count, "Python file with a function process()",
      "string null"},
-    {"backend.processor", "num_workers", KeyMeaning::data, FlagId::count, "workers that run the script",
+    {"backend.processor", "num_workers", KeyMeaning::data, FlagId::count, "workers that run the script, or share the work of native",
      "integer null"},
     {"backend.processor", "parallelism", KeyMeaning::data, FlagId::count, "number of partitions", "integer null"},
     {"backend.processor", "persist", KeyMeaning::data, FlagId::count,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 namespace dtrain::data {
 namespace {
@@ -85,9 +86,14 @@ std::vector<std::string> script_job_words(const ScriptJob& job, const std::strin
   return words;
 }
 
+std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env) {
+  std::erase_if(env, [](const auto& one) { return is_of_dtrain(one.first); });
+  return env;
+}
+
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
                                                           const std::string& modules) {
-  std::erase_if(env, [](const auto& one) { return is_of_dtrain(one.first); });
+  env = data_job_environment(std::move(env));
   if (job.parallelism) env["DTRAIN_PARALLELISM"] = std::to_string(*job.parallelism);
   if (job.persist) env["DTRAIN_PERSIST"] = *job.persist ? "true" : "false";
   if (!modules.empty()) {
