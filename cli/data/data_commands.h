@@ -19,8 +19,8 @@ int cache_command(const std::vector<std::string>& words);
 
 // The data set that the job's config names: built or found, locked against gc until this process and its children have
 // ended, and named in the environment (DTRAIN_DATASET). `becomes_another`: this process is going to execute another
-// program, which then has the lock. `nodes`: of the job; several share the work. Nothing: the job can go on. Else the exit code; the reason is said. Forks: call
-// with one thread.
+// program, which then has the lock. `nodes`: of the job; several share the work. Nothing: the job can go on. Else the
+// exit code; the reason is said. Forks: call with one thread.
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const JobNodes& nodes, bool quiet,
                                    bool becomes_another);
 

@@ -15,7 +15,7 @@ namespace dtrain::cli {
 namespace {
 
 // Where the agents are, and how they are reached.
-constexpr std::array kPlaces = {FlagId::hosts,      FlagId::hostfile, FlagId::include, FlagId::exclude,
+constexpr std::array kNodeFlags = {FlagId::hosts,      FlagId::hostfile,   FlagId::include, FlagId::exclude,
                                 FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,   FlagId::nnodes,
                                 FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,  FlagId::tls_cert,
                                 FlagId::tls_key,    FlagId::insecure};
@@ -52,7 +52,7 @@ std::vector<std::string> words_for_nodes(const Options& options, const Host& hos
     words.push_back("--engine=slurm");
     if (const std::string srun = srun_words(options, host); !srun.empty()) words.push_back("--srun=" + srun);
   }
-  for (const FlagId id : kPlaces)
+  for (const FlagId id : kNodeFlags)
     if (options.given(id)) words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
   const bool by_cluster = nodes.cluster != nullptr && !options.given(FlagId::nnodes);
   words.push_back(by_cluster ? "--num-proc=auto" : "--nproc=1");

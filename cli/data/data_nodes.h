@@ -1,5 +1,6 @@
 #pragma once
-// The nodes of a job, for the preprocessing before it: dtrain-data starts a job of its own with a process on each. Pure.
+// The nodes of a job, for the preprocessing before it: dtrain-data starts a job of its own with a process on each.
+// Pure.
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,8 +19,8 @@ struct JobNodes {
   bool srun = false;
 };
 
-// The flags of `dtrain run` that start a process on each node. Empty: there is one node, or each has a dtrain of its own.
-// Under SLURM there are several in an allocation alone: nobody waits in the queue twice.
+// The flags of `dtrain run` that start a process on each node. Empty: there is one node, or each has a dtrain of its
+// own. Under SLURM there are several in an allocation alone: nobody waits in the queue twice.
 std::vector<std::string> words_for_nodes(const Options& options, const Host& host, const JobNodes& nodes);
 
 // The same for the job of a config that `dtrain run` would start. Error: its words for the nodes are wrong.

@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 class OneProcess {
  public:
   OneProcess(const Recipe& recipe, const fs::path& folder, const ProgressSink& progress)
-      : shuffle_(recipe.shuffle), parts_(recipe.split.shares.size()), progress_(progress),
+      : shuffle_(recipe.shuffle),
+        parts_(recipe.split.shares.size()),
+        progress_(progress),
         job_(recipe, folder, memory_limit(recipe)) {}
 
   ProcessReport run() {

@@ -208,8 +208,8 @@ void RecipeJob::write_notes() const {
   for (const auto& field : fields_) columns.push_back({{"name", field->name()}, {"type", field->type()->ToString()}});
   nlohmann::json input = nlohmann::json::array();
   for (const SourceColumn& column : source_columns(source_->schema()))
-    input.push_back({{"name", column.name},
-                     {"type", column.type == ColumnType::other ? column.type_name : name_of(column.type)}});
+    input.push_back(
+        {{"name", column.name}, {"type", column.type == ColumnType::other ? column.type_name : name_of(column.type)}});
   const nlohmann::json notes = {
       {"recipe", recipe_.text}, {"input", input}, {"columns", columns}, {"statistics", statistics_.to_json()}};
   const fs::path path = folder_ / "recipe.json";

@@ -1,6 +1,6 @@
 #pragma once
-// A recipe that is being carried out: what is known of it, and the parts of the work. A part is a function of its number
-// and of what earlier passes have found, so it does not matter which thread or process does it.
+// A recipe that is being carried out: what is known of it, and the parts of the work. A part is a function of its
+// number and of what earlier passes have found, so it does not matter which thread or process does it.
 #include <arrow/record_batch.h>
 
 #include <cstddef>

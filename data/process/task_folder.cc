@@ -55,10 +55,11 @@ void see_results(const std::string& folder, std::size_t count, TaskCore& core) {
 
 [[noreturn]] void fail_late(const std::string& folder, const std::string& phase, std::size_t task) {
   const std::string holder = read_shared(beside_task(folder, task) + ".lock").value_or("");
-  throw DataError(fmt::format("dtrain: {}: no part of '{}' has been done for {} s, and part {} is with {}; end that "
-                              "process, and start again",
-                              folder, phase, std::chrono::duration_cast<std::chrono::seconds>(kTaskPatience).count(),
-                              task, holder.empty() ? "a process that does not say its name" : holder));
+  throw DataError(
+      fmt::format("dtrain: {}: no part of '{}' has been done for {} s, and part {} is with {}; end that "
+                  "process, and start again",
+                  folder, phase, std::chrono::duration_cast<std::chrono::seconds>(kTaskPatience).count(), task,
+                  holder.empty() ? "a process that does not say its name" : holder));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <arrow/compute/initialize.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kPlanFormat = 1;
 constexpr std::chrono::seconds kSightPatience{10};  // for a folder that was made a moment ago on another host
-constexpr std::chrono::milliseconds kSightLook{50};
+constexpr int kSightLookMs = 50;
 
 fs::path work_folder(const fs::path& folder) { return folder / ".work"; }
 
@@ -231,10 +232,11 @@ std::string await_plan(const fs::path& folder) {
   for (;;) {
     if (auto text = read_shared(path)) return *text;
     if (std::chrono::steady_clock::now() > until)
-      throw DataError(fmt::format("dtrain: backend.cache_dir: the node {} does not see {}, where the nodes share their "
-                                  "work; name a folder that all nodes have",
-                                  host_name(), folder.string()));
-    std::this_thread::sleep_for(kSightLook);
+      throw DataError(
+          fmt::format("dtrain: backend.cache_dir: the node {} does not see {}, where the nodes share their "
+                      "work; name a folder that all nodes have",
+                      host_name(), folder.string()));
+    ::poll(nullptr, 0, kSightLookMs);
   }
 }
 
@@ -298,12 +300,14 @@ void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host) {
     Recipe recipe = parse_recipe(plan.at("recipe"));
     const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
     if (!recipe.threads)
-      recipe.threads = std::max<std::int64_t>(1, cores / static_cast<std::int64_t>(std::max<std::size_t>(on_a_host, 1)));
+      recipe.threads =
+          std::max<std::int64_t>(1, cores / static_cast<std::int64_t>(std::max<std::size_t>(on_a_host, 1)));
     Together together(recipe, folder, plan.at("memory_limit_bytes").get<std::int64_t>(), seat);
     if (plan.at("input_digest") != digest_of(together.source()))
-      throw DataError(fmt::format("dtrain: dataset.input: the node {} sees other files than the node that began; all "
-                                  "nodes must see the same input under the same paths",
-                                  host_name()));
+      throw DataError(
+          fmt::format("dtrain: dataset.input: the node {} sees other files than the node that began; all "
+                      "nodes must see the same input under the same paths",
+                      host_name()));
     together.run();
   } catch (const OtherFailed&) {
   } catch (const RecipeError& error) {

@@ -19,8 +19,8 @@ using StartWorkers = std::function<void(const std::filesystem::path& folder)>;
 
 // The files are the same byte for byte as those of process() with this memory limit, however many processes there are.
 // The limit is for each of them; `on_a_host`: so many are on a host, and share what is a quarter of the memory if the
-// recipe has no limit. FOLDER is empty, or has what is left of the same work. Throws as process() does, and what `start`
-// throws. After an error the folder is empty.
+// recipe has no limit. FOLDER is empty, or has what is left of the same work. Throws as process() does, and what
+// `start` throws. After an error the folder is empty.
 ProcessReport process_together(const Recipe& recipe, const std::filesystem::path& folder, std::size_t on_a_host,
                                const StartWorkers& start);
 

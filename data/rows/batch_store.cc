@@ -107,8 +107,8 @@ std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_
   const int fd = kept.of_other_ ? kept.of_other_->get() : fd_.load();
   const std::shared_ptr<arrow::Buffer> buffer = must("rows that wait", arrow::AllocateBuffer(place.bytes));
   for (std::int64_t done = 0; done < place.bytes;) {
-    const ssize_t got = ::pread(fd, buffer->mutable_data() + done, static_cast<std::size_t>(place.bytes - done),
-                                place.offset + done);
+    const ssize_t got =
+        ::pread(fd, buffer->mutable_data() + done, static_cast<std::size_t>(place.bytes - done), place.offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) fail_at(folder_.string(), fmt::format("rows that wait cannot be read: {}", std::strerror(errno)));
     done += got;

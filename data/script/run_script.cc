@@ -145,7 +145,8 @@ void run_workers(const WorkerJob& job, const fs::path& folder) {
   const int status = run_to_end(worker_job_words(job, folder.string()), data_job_environment(own_environment()));
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   constexpr const char* kWhat = "backend.processor: the job that shares the work among processes";
-  if (WIFSIGNALED(status)) throw CacheError(kSystemCode, fmt::format("{} was killed by signal {}", kWhat, WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    throw CacheError(kSystemCode, fmt::format("{} was killed by signal {}", kWhat, WTERMSIG(status)));
   throw CacheError(WEXITSTATUS(status),
                    fmt::format("{} has failed with exit code {}; what it says is above. num_workers: 1 does all of it "
                                "in one process here",

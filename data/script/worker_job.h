@@ -1,5 +1,6 @@
 #pragma once
-// The job of dtrain's own whose workers share the work of the native processor: one on each node, or several here. Pure.
+// The job of dtrain's own whose workers share the work of the native processor: one on each node, or several here.
+// Pure.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

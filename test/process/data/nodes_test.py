@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""The native processor as several processes that share a folder: the same bytes, what becomes of a process that dies,
+of an error, and of a build that is killed; and the same as jobs that `dtrain preprocess` starts."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet as parquet
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launcher"))
+
+from support import until  # noqa: E402
+
+BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
+PROGRAM, DTRAIN = BIN / "dtrain-data", BIN / "dtrain"
+ROWS = 4000
+DEADLINE = 60
+MEMORY = 128 << 20
+STEPS = [
+    {"cast": {"n": "int64"}},
+    {"filter": {"column": "n", "op": ">", "value": -80}},
+    {"fill": {"x": "mean", "city": "mode"}},
+    {"normalize": {"x": "zscore", "n": "minmax"}},
+    {"dedup": ["key", "city"]},
+    {"vocabulary": {"city": {"size": 4, "output": "one_hot"}, "word": {"size": 100}}},
+]
+
+
+def raw(rows=ROWS):
+    draw = numpy.random.default_rng(3)
+    holes = draw.random(rows) < 0.1
+    return pyarrow.table({
+        "id": numpy.arange(rows),
+        "x": pyarrow.array(draw.normal(5, 3, rows), mask=holes),
+        "n": draw.integers(-100, 100, rows).astype(numpy.int32),
+        "key": draw.integers(0, rows // 2, rows),
+        "city": pyarrow.array([f"city {min(number, 9)}" for number in draw.geometric(0.3, rows)], mask=holes),
+        "word": [f"word {number}" for number in draw.integers(0, 300, rows)],
+    })
+
+
+def bytes_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def children_of(pid):
+    try:
+        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def is_gone(pid):
+    """It has ended, whether or not somebody has waited for it."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+class WithInput(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-nodes-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.number = 0
+        (self.folder / "in").mkdir()
+        table = raw()
+        for number, begin in enumerate(range(0, ROWS, ROWS // 2)):
+            parquet.write_table(table.slice(begin, ROWS // 2), self.folder / f"in/{number}.parquet", row_group_size=150)
+
+    def recipe(self, **more):
+        return {"input": [str(self.folder / "in")], "steps": STEPS, "parallelism": 7, "row_group_rows": 100,
+                "memory_limit_bytes": MEMORY, "threads": 2, **more}
+
+    def start(self, recipe, processes, folder=None):
+        self.number += 1
+        folder = folder or self.folder / f"made-{self.number}"
+        folder.mkdir(exist_ok=True)
+        path = self.folder / f"{self.number}.json"
+        path.write_text(json.dumps(recipe))
+        process = subprocess.Popen([PROGRAM, "process", path, folder, *([str(processes)] if processes else [])],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, folder
+
+    def make(self, recipe, processes, code=0):
+        process, folder = self.start(recipe, processes)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, code, error)
+        return (bytes_in(folder), json.loads(out)) if code == 0 else (bytes_in(folder), error)
+
+
+class SameBytes(WithInput):
+    def same(self, recipe):
+        alone, report = self.make(recipe, 0)
+        self.assertTrue(any(name.endswith(".parquet") for name in alone))
+        for processes in (2, 3):
+            with self.subTest(processes=processes):
+                shared, said = self.make(recipe, processes)
+                self.assertEqual(shared.keys(), alone.keys())
+                self.assertEqual(shared, alone)
+                for fact in ("rows_read", "parts", "partitions", "passes"):
+                    self.assertEqual(said[fact], report[fact])
+
+    def test_shuffled(self):
+        self.same(self.recipe(split={"train": 0.8, "test": 0.2}))
+
+    def test_in_order_with_a_split_by_a_column_and_without_persist(self):
+        self.same(self.recipe(shuffle=False, persist=False, split={"by": "word", "train": 0.7, "validation": 0.3}))
+
+    def test_without_statistics_in_one_pass_of_many_partitions(self):
+        self.same(self.recipe(steps=[{"filter": {"column": "n", "op": "<", "value": 50}}], parallelism=20))
+
+    def test_text_and_a_part_without_rows(self):
+        pyarrow.csv.write_csv(raw(), self.folder / "rows.csv")
+        self.same(self.recipe(input=[str(self.folder / "rows.csv")], parallelism=None,
+                              split={"train": 0.9999, "rest": 0.0001}))
+
+
+class Loss(WithInput):
+    """The work of processes that die, or end with an error."""
+
+    def workers_of(self, process):
+        """Those that have begun."""
+        found = []
+        for pid in children_of(process.pid):
+            try:
+                if b"work" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def slow(self):
+        """A recipe of many parts, so that there is time to look."""
+        return self.recipe(parallelism=27, threads=1)
+
+    def begun(self, recipe, processes, phase):
+        """A build that has come to this phase; its folder, and its workers."""
+        process, folder = self.start(recipe, processes)
+        until(lambda: process.poll() is not None or list((folder / ".work").glob(f"{phase}/*.done")), DEADLINE, phase)
+        self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+        return process, folder
+
+    def test_a_process_that_is_killed_leaves_its_parts_to_the_others(self):
+        alone, _ = self.make(self.slow(), 0)
+        for phase in ("pass-0", "pass-1", "write"):
+            with self.subTest(phase):
+                process, folder = self.begun(self.slow(), 3, phase)
+                for pid in self.workers_of(process)[:2]:
+                    os.kill(pid, signal.SIGKILL)
+                _, error = process.communicate(timeout=DEADLINE)
+                self.assertEqual((process.returncode, error), (0, ""))
+                self.assertEqual(bytes_in(folder), alone)
+
+    def test_a_killed_build_goes_on_with_the_parts_that_are_there(self):
+        alone, _ = self.make(self.slow(), 0)
+        for phase in ("pass-0", "write"):
+            with self.subTest(phase):
+                process, folder = self.begun(self.slow(), 2, phase)
+                workers = self.workers_of(process)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                for pid in workers:
+                    until(lambda pid=pid: is_gone(pid), DEADLINE)
+                if phase == "write":  # nobody reads the input again, but for the footers
+                    for file in (self.folder / "in").iterdir():
+                        with open(file, "r+b") as damaged:
+                            damaged.seek(4)
+                            damaged.write(bytes(file.stat().st_size // 2))
+                again, _ = self.start(self.slow(), 2, folder)
+                self.assertEqual((again.communicate(timeout=DEADLINE)[1], again.returncode), ("", 0))
+                self.assertEqual(bytes_in(folder), alone)
+
+    def test_what_is_left_of_other_work_is_not_taken(self):
+        alone, _ = self.make(self.recipe(seed=2), 0)
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        again, _ = self.start(self.recipe(seed=2), 2, folder)
+        self.assertEqual(again.communicate(timeout=DEADLINE)[1], "")
+        self.assertEqual(bytes_in(folder), alone)
+
+    def test_one_error_and_an_empty_folder(self):
+        for steps, code, words in (
+                ([{"cast": {"word": "int32"}}], 1, "steps[0].cast.word"),
+                ([{"filter": {"column": "id", "op": "<", "value": 0}}], 1, "none is left"),
+                ([{"fill": {"nothing": 1}}], 2, "nothing")):
+            with self.subTest(words):
+                left, error = self.make(self.recipe(steps=steps), 3, code)
+                self.assertEqual((left, error.count("\n")), ({}, 1), error)
+                self.assertIn(words, error)
+
+    def test_a_worker_that_does_not_see_the_folder_or_sees_another_input_says_so(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        plan = json.loads((folder / ".work/plan.json").read_text())
+        other = self.folder / "other"
+        (other / ".work").mkdir(parents=True)
+        (other / ".work/plan.json").write_text(json.dumps({**plan, "input_digest": 1}))
+        subprocess.run([PROGRAM, "work", other], check=True, timeout=DEADLINE)
+        self.assertIn(b"sees other files", (other / ".work/failed").read_bytes())
+        (other / ".work/plan.json").write_text(json.dumps({**plan, "format": 0}))
+        done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("another version of dtrain", done.stderr)
+        done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("does not see /none/rows", done.stderr)
+        process.communicate(timeout=DEADLINE)
+
+
+if __name__ == "__main__":
+    unittest.main()
