@@ -1,0 +1,34 @@
+"""A data set that several nodes preprocess together, for tests of engines: the real dtrain-data, and tables of text."""
+import json
+import pathlib
+
+ROWS = 30_000
+MEMORY = 64 << 20
+
+
+class SharedBuild:
+    def __init__(self, folder, config):
+        """In `folder`, with the lines `config` for the nodes."""
+        self.folder, self.config = pathlib.Path(folder), config
+        (self.folder / "in").mkdir()
+        for file in range(4):
+            rows = "".join(f"{row},{row * 37 % 101},word {row * row % 17}\n" for row in range(file, ROWS, 4))
+            (self.folder / f"in/{file}.csv").write_text("id,x,word\n" + rows)
+
+    def write(self, cache, config="", processor=""):
+        """The config with this cache. Its name."""
+        path = self.folder / f"{cache}.yaml"
+        path.write_text(f"dataset:\n  input: {self.folder}/in\n"
+                        "  steps: [{normalize: {x: zscore}}, {vocabulary: {word: {size: 5}}}, {dedup: [x, word]}]\n"
+                        f"{config or self.config}"
+                        f"  cache_dir: {self.folder}/{cache}\n"
+                        f"  processor: {{memory_limit_bytes: {MEMORY}, parallelism: 8{processor}}}\n")
+        return str(path)
+
+    def built(self, cache):
+        """The bytes of the one entry, and that nothing else is left."""
+        entry, = (path for path in (self.folder / cache).iterdir() if not path.name.startswith("."))
+        files = {str(path.relative_to(entry)): path.read_bytes() for path in entry.rglob("*") if path.is_file()}
+        meta = json.loads(files.pop("meta.json"))
+        assert set(meta["files"][0]) >= {"path"} and ".work" not in str(sorted(files)), sorted(files)
+        return files
