@@ -16,9 +16,9 @@ namespace {
 
 // Where the agents are, and how they are reached.
 constexpr std::array kNodeFlags = {FlagId::hosts,      FlagId::hostfile,   FlagId::include, FlagId::exclude,
-                                FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,   FlagId::nnodes,
-                                FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,  FlagId::tls_cert,
-                                FlagId::tls_key,    FlagId::insecure};
+                                   FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,   FlagId::nnodes,
+                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,  FlagId::tls_cert,
+                                   FlagId::tls_key,    FlagId::insecure};
 constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
 
 bool is_one(const std::string& count) { return count.empty() || count == "1"; }

@@ -142,7 +142,7 @@ BatchStore::Kept BatchStore::unpacked(std::string_view packed) {
   Unpacker unpacker(packed);
   Kept kept;
   kept.of_other_ = file_of(std::string(unpacker.text()));
-  arrow::io::BufferReader schema(std::make_shared<arrow::Buffer>(unpacker.text()));
+  arrow::io::BufferReader schema(arrow::Buffer::FromString(std::string(unpacker.text())));
   arrow::ipc::DictionaryMemo none;
   kept.schema_ = must("rows that wait", arrow::ipc::ReadSchema(&schema, &none));
   kept.pieces_ = unpacker.list<Kept::InFile>();

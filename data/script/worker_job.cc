@@ -41,9 +41,8 @@ std::vector<std::string> worker_job_words(const WorkerJob& job, const std::strin
   }
   words.push_back(fmt::format("--max-restarts={}", kRestarts));
   words.push_back(fmt::format("--shutdown-timeout={}", kWorkerSecondsToEnd));
-  words.insert(words.end(),
-               {"--use-gpu=no", "--quiet", "--no-python",
-                job.dtrain.substr(0, job.dtrain.rfind('/') + 1) + "dtrain-data", "work", folder});
+  words.insert(words.end(), {"--use-gpu=no", "--quiet", "--no-python",
+                             job.dtrain.substr(0, job.dtrain.rfind('/') + 1) + "dtrain-data", "work", folder});
   return words;
 }
 

@@ -27,7 +27,7 @@ NodeWords nodes_of(const std::string& text, const std::map<std::string, std::str
 TEST_CASE("data nodes: one node has no words") {
   CHECK(nodes_of("{}").empty());
   CHECK(nodes_of("backend: {type: local, trainer: {num_workers: 4}}").empty());
-  CHECK(nodes_of("hosts: [a:8]").empty());
+  CHECK(nodes_of("hosts: ['a:8']").empty());
   CHECK(nodes_of("nnodes: 2").empty());  // each has a dtrain of its own
   CHECK(nodes_of("backend: {type: ray}\nnnodes: 1").empty());
 }
