@@ -1,7 +1,10 @@
 """A data set that several nodes preprocess together, for tests of engines: the real dtrain-data, and tables of text."""
 import json
+import os
 import pathlib
 
+# The dtrain that has dtrain-data beside it.
+DTRAIN = os.path.abspath(os.path.join(os.environ.get("DTRAIN_BIN_DIR", "build/bin"), "dtrain"))
 ROWS = 30_000
 MEMORY = 64 << 20
 

@@ -6,18 +6,14 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
+import time
 import unittest
 
 import numpy
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet as parquet
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launcher"))
-
-from support import until  # noqa: E402
 
 BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
 PROGRAM, DTRAIN = BIN / "dtrain-data", BIN / "dtrain"
@@ -49,6 +45,14 @@ def raw(rows=ROWS):
 
 def bytes_in(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def until(ready, what):
+    end = time.monotonic() + DEADLINE
+    while not ready():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {DEADLINE} s")
+        time.sleep(0.005)  # tidy: allow sleep, because files and /proc send no events; the deadline is above
 
 
 def children_of(pid):
@@ -150,7 +154,7 @@ class Loss(WithInput):
     def begun(self, recipe, processes, phase):
         """A build that has come to this phase; its folder, and its workers."""
         process, folder = self.start(recipe, processes)
-        until(lambda: process.poll() is not None or list((folder / ".work").glob(f"{phase}/*.done")), DEADLINE, phase)
+        until(lambda: process.poll() is not None or list((folder / ".work").glob(f"{phase}/*.done")), phase)
         self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
         return process, folder
 
@@ -174,7 +178,7 @@ class Loss(WithInput):
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 for pid in workers:
-                    until(lambda pid=pid: is_gone(pid), DEADLINE)
+                    until(lambda pid=pid: is_gone(pid), "the end of a worker")
                 if phase == "write":  # nobody reads the input again, but for the footers
                     for file in (self.folder / "in").iterdir():
                         with open(file, "r+b") as damaged:

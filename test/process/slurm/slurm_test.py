@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netlab  # noqa: E402
 from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
-from shared_build import SharedBuild  # noqa: E402
+import shared_build  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
@@ -238,13 +238,13 @@ class FromALoginShell(SlurmTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(re.findall(r"\d of 3", done.stdout)), ["0 of 3", "1 of 3", "2 of 3"])
 
-    @unittest.skipUnless(os.path.exists(DTRAIN + "-data"), "this build has no Arrow")
+    @unittest.skipUnless(os.path.exists(shared_build.DTRAIN + "-data"), "this build has no Arrow")
     def test_the_nodes_of_an_allocation_preprocess_a_data_set_together(self):
         with tempfile.TemporaryDirectory(prefix="dtrain-data-") as folder:
-            build = SharedBuild(folder, "backend:\n  type: slurm\n")
+            build = shared_build.SharedBuild(folder, "backend:\n  type: slurm\n")
             alone = build.write("alone", config="backend:\n")
             for config in alone, build.write("cache"):
-                done = self.cluster.run("salloc", "-N3", "-n3", DTRAIN, "preprocess", "--config", config)
+                done = self.cluster.run("salloc", "-N3", "-n3", shared_build.DTRAIN, "preprocess", "--config", config)
                 self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
             self.assertEqual(build.built("cache"), build.built("alone"))
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """dtrain preprocess on the hosts of a list: each does a part of the work, and the result is that of one host."""
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,8 +10,8 @@ sys.path[:0] = [str(HERE)]
 
 from ssh_case import DEADLINE, OnHosts  # noqa: E402
 
-from shared_build import SharedBuild  # noqa: E402
-from support import DTRAIN, said_by, until  # noqa: E402
+from shared_build import DTRAIN, SharedBuild  # noqa: E402
+from support import said_by, until  # noqa: E402
 
 
 class Preprocess(OnHosts):
@@ -21,7 +20,7 @@ class Preprocess(OnHosts):
         self.build = SharedBuild(self.folder, "hosts: ['host[1-3]:2']\nbackend:\n")
 
     def begin(self, *words):
-        job = self.net.host(0).popen([os.path.abspath(DTRAIN), *words], env=self.environment, cwd=self.folder,
+        job = self.net.host(0).popen([DTRAIN, *words], env=self.environment, cwd=self.folder,
                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                      text=True)
         self.addCleanup(job.stdout.close)
