@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +47,12 @@ std::int64_t peak_memory_bytes() {
     if (word == "VmHWM:" && status >> kib) return kib * 1024;
   }
   return 0;
+}
+
+std::int64_t peak_of_largest_worker() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
 }
 
 nlohmann::json read_json(const std::string& path) {
@@ -97,7 +104,7 @@ int run_process(std::span<const std::string_view> words) {
     const std::filesystem::path folder(words[1]);
     const ProcessReport report = workers == 1 ? process(recipe, folder, {}) : by_processes(recipe, folder, workers);
     nlohmann::json told = json_of(report);
-    told["peak_memory_bytes"] = peak_memory_bytes();
+    told["peak_memory_bytes"] = peak_memory_bytes() + (workers == 1 ? 0 : workers * peak_of_largest_worker());
     fmt::print("{}\n", told.dump());
     return 0;
   } catch (const RecipeError& error) {

@@ -28,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPlanFormat = 1;
-constexpr std::chrono::seconds kSightPatience{10};  // for a folder that was made a moment ago on another host
 constexpr int kSightLookMs = 50;
 
 fs::path work_folder(const fs::path& folder) { return folder / ".work"; }
@@ -226,9 +225,9 @@ std::string failure_text(const std::string& recipe_key, const std::string& what)
   throw RecipeError(key, what.substr(std::min(what.size(), ("dtrain: " + key + ": ").size())));
 }
 
-std::string await_plan(const fs::path& folder) {
+std::string await_plan(const fs::path& folder, std::chrono::milliseconds patience) {
   const std::string path = (work_folder(folder) / "plan.json").string();
-  const auto until = std::chrono::steady_clock::now() + kSightPatience;
+  const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     if (auto text = read_shared(path)) return *text;
     if (std::chrono::steady_clock::now() > until)
@@ -288,8 +287,8 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, std
   }
 }
 
-void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host) {
-  const std::string text = await_plan(folder);
+void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std::chrono::milliseconds patience) {
+  const std::string text = await_plan(folder, patience);
   const nlohmann::json plan = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!plan.is_object() || plan.value("format", 0) != kPlanFormat)
     throw DataError(fmt::format("dtrain: {} is of another version of dtrain than that of the node {}",

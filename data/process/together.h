@@ -4,6 +4,7 @@
 //   FOLDER/.work/PHASE/...   who does which part, and what has become of it (task_folder.h)
 //   FOLDER/.work/rows.*      rows that go from one part to others, a file for each process
 // It is gone at the end. What is there when all of them die, on one host, is good for who begins again.
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -25,9 +26,10 @@ ProcessReport process_together(const Recipe& recipe, const std::filesystem::path
                                const StartWorkers& start);
 
 // Does parts of the work until all is done, or one of the processes has failed: that one's error is then in the folder.
-// `on_a_host`: of the processes, which share its cores. Throws DataError: this host does not see the folder, or cannot
-// use it. Throws NotThere if the folder goes meanwhile.
-void work_together(const std::filesystem::path& folder, Seat seat, std::size_t on_a_host);
+// `on_a_host`: of the processes, which share its cores. `patience`: for the folder to be seen here. Throws DataError:
+// this host does not see the folder, or cannot use it. Throws NotThere if the folder goes meanwhile.
+void work_together(const std::filesystem::path& folder, Seat seat, std::size_t on_a_host,
+                   std::chrono::milliseconds patience);
 
 // `dtrain-data work FOLDER`: work_together() with what the environment of dtrain's workers says. Returns the exit code.
 int run_worker(const std::filesystem::path& folder);

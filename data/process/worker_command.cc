@@ -1,6 +1,7 @@
 // Tested by test/process/data/nodes_test.py.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +15,7 @@ namespace dtrain::data {
 namespace {
 
 constexpr int kCannotWork = 125;
+constexpr std::chrono::seconds kSightPatience{3};  // the folder was made a moment ago, perhaps on another host
 
 std::size_t number_of(const char* variable, std::size_t otherwise) {
   const char* text = std::getenv(variable);
@@ -27,7 +29,8 @@ int run_worker(const std::filesystem::path& folder) {
   const bool again = number_of("TORCHELASTIC_RESTART_COUNT", 0) > 0;
   std::string why;
   try {
-    work_together(folder, {number_of("RANK", 0), number_of("WORLD_SIZE", 1)}, number_of("LOCAL_WORLD_SIZE", 1));
+    work_together(folder, {number_of("RANK", 0), number_of("WORLD_SIZE", 1)}, number_of("LOCAL_WORLD_SIZE", 1),
+                  again ? std::chrono::seconds(0) : kSightPatience);
     return 0;
   } catch (const NotThere& gone) {
     why = fmt::format("dtrain: {}: it has been removed while the work was going on", gone.path);

@@ -163,8 +163,11 @@ class Loss(WithInput):
         for phase in ("pass-0", "pass-1", "write"):
             with self.subTest(phase):
                 process, folder = self.begun(self.slow(), 3, phase)
-                for pid in self.workers_of(process)[:2]:
+                victims = self.workers_of(process)[:2]
+                for pid in victims:
                     os.kill(pid, signal.SIGKILL)
+                if phase == "pass-0":
+                    self.assertTrue(victims)
                 _, error = process.communicate(timeout=DEADLINE)
                 self.assertEqual((process.returncode, error), (0, ""))
                 self.assertEqual(bytes_in(folder), alone)
@@ -223,6 +226,79 @@ class Loss(WithInput):
         self.assertEqual(done.returncode, 125)
         self.assertIn("does not see /none/rows", done.stderr)
         process.communicate(timeout=DEADLINE)
+
+
+class Preprocess(WithInput):
+    """Jobs that `dtrain preprocess` starts, on this host."""
+
+    def begin(self, cache, workers, steps=None, parallelism=27):
+        config = {"dataset": {"input": str(self.folder / "in"), "steps": steps or STEPS, "row_group_rows": 100},
+                  "backend": {"cache_dir": str(self.folder / cache),
+                              "processor": {"num_workers": workers, "parallelism": parallelism,
+                                            "memory_limit_bytes": MEMORY}}}
+        path = self.folder / f"{cache}-{workers}.json"
+        path.write_text(json.dumps(config))
+        process = subprocess.Popen([DTRAIN, "preprocess", "--json", "--threads=1", "--config", path], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def build(self, cache, workers, **options):
+        process = self.begin(cache, workers, **options)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 0, error)
+        return {name: data for name, data in bytes_in(pathlib.Path(json.loads(out)["folder"])).items()
+                if name != "meta.json"}
+
+    def left(self, cache):
+        return [path.name for path in (self.folder / cache).iterdir() if path.name != ".lock"]
+
+    def working(self, cache):
+        """A build whose workers have finished a part."""
+        process = self.begin(cache, 2)
+        until(lambda: process.poll() is not None or list((self.folder / cache).glob("*/.work/pass-0/*.done")), "a part")
+        self.assertIsNone(process.poll())
+        return process
+
+    def test_workers_of_a_job_make_the_same_entry_and_one_is_found_again(self):
+        alone = self.build("alone", 1)
+        self.assertEqual(self.build("cache", 3), alone)
+        self.assertEqual(len(self.left("cache")), 1)
+        process = self.begin("cache", 1)
+        self.assertFalse(json.loads(process.communicate(timeout=DEADLINE)[0])["built"])
+
+    def test_an_error_is_said_once_with_its_line_and_nothing_is_left(self):
+        process = self.begin("cache", 2, steps=[{"cast": {"word": "int32"}}])
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual((process.returncode, error.count("\n")), (1, 1), error)
+        self.assertRegex(error, r"cache-2.json:\d+: dataset.steps\[0\].cast.word: .*word")
+        self.assertEqual(self.left("cache"), [])
+
+    def test_a_killed_build_is_gone_on_with_and_one_that_is_asked_to_end_leaves_nothing(self):
+        process = self.working("cache")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertEqual(self.left("cache"), [])
+        process = self.working("cache")
+        plan, = (self.folder / "cache").glob("*/.work/plan.json")
+        kept = self.folder / "plan"
+        os.link(plan, kept)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=DEADLINE)
+        second = self.begin("cache", 2)
+        until(lambda: not plan.exists(), "the second build")
+        found = [path for path in (self.folder / "cache").glob("*/.work/plan.json")]
+        self.assertTrue(second.poll() is not None or all(path.samefile(kept) for path in found), found)
+        out, error = second.communicate(timeout=DEADLINE)
+        self.assertEqual(second.returncode, 0, error)
+        entry = pathlib.Path(json.loads(out)["folder"])
+        self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
+                         self.build("alone", 1))
+        self.assertEqual(len(self.left("cache")), 1)
 
 
 if __name__ == "__main__":
