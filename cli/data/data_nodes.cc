@@ -26,7 +26,8 @@ bool is_one(const std::string& count) { return count.empty() || count == "1"; }
 bool has_several(const Options& options, const Host& host, const JobNodes& nodes) {
   if (nodes.hosts != nullptr) return nodes.hosts->hosts.size() > 1;
   if (nodes.cluster != nullptr) return nodes.cluster->nodes.most > 1;
-  if (!nodes.srun || is_one(host.variable(kNodesOfAllocation))) return false;
+  // A token in a variable is for this process alone, and another step would need it.
+  if (!nodes.srun || host.token || is_one(host.variable(kNodesOfAllocation))) return false;
   const auto range = parse_nnodes(options.text(FlagId::nnodes));
   return !options.given(FlagId::nnodes) || (range && range->max > 1);
 }

@@ -20,7 +20,7 @@ struct JobNodes {
 };
 
 // The flags of `dtrain run` that start a process on each node. Empty: there is one node, or each has a dtrain of its
-// own. Under SLURM there are several in an allocation alone: nobody waits in the queue twice.
+// own. Under SLURM several count in an allocation alone: nobody waits in the queue twice. With DTRAIN_TOKEN one does.
 std::vector<std::string> words_for_nodes(const Options& options, const Host& host, const JobNodes& nodes);
 
 // The same for the job of a config that `dtrain run` would start. Error: its words for the nodes are wrong.

@@ -11,6 +11,8 @@ namespace {
 
 // The Python that knows Ray's cluster, where it is not the one of the script.
 constexpr std::string_view kEnginePython = "DTRAIN_ENGINE_PYTHON";
+// Where MUNGE is, by which nodes recognise each other.
+constexpr std::string_view kMungeSocket = "DTRAIN_MUNGE_SOCKET";
 // A partition may have all its tries (MOST_TRIES of parts.py), and is named by the start after them.
 constexpr int kTriesOfPartition = 3;
 constexpr int kSecondsToEnd = 5;  // once the job is asked to
@@ -31,7 +33,7 @@ std::vector<std::string> where_it_runs(const ScriptJob& job) {
 }
 
 bool is_of_dtrain(std::string_view name) {
-  return name != kEnginePython && (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
+  return name != kEnginePython && name != kMungeSocket && (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ of an error, and of a build that is killed; and the same as jobs that `dtrain pr
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -60,6 +61,13 @@ def children_of(pid):
         return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def content_of(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def is_gone(pid):
@@ -140,11 +148,8 @@ class Loss(WithInput):
         """Those that have begun."""
         found = []
         for pid in children_of(process.pid):
-            try:
-                if b"work" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                    found.append(pid)
-            except OSError:
-                pass
+            if b"work" in content_of(pathlib.Path(f"/proc/{pid}/cmdline")).split(b"\0"):
+                found.append(pid)
         return found
 
     def slow(self):
@@ -269,6 +274,19 @@ class Preprocess(WithInput):
         self.assertEqual(len(self.left("cache")), 1)
         process = self.begin("cache", 1)
         self.assertFalse(json.loads(process.communicate(timeout=DEADLINE)[0])["built"])
+
+    def test_a_worker_that_is_killed_is_started_again(self):
+        process = self.working("cache")
+        place = os.fsencode(next((self.folder / "cache").glob("*/.work")).parent)
+        workers = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                   if re.fullmatch(rb"[^\0]*dtrain-data\0work\0" + re.escape(place) + rb"\0", content_of(path))]
+        self.assertEqual(len(workers), 2)
+        os.kill(workers[0], signal.SIGKILL)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 0, error)
+        entry = pathlib.Path(json.loads(out)["folder"])
+        self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
+                         self.build("alone", 1))
 
     def test_an_error_is_said_once_with_its_line_and_nothing_is_left(self):
         process = self.begin("cache", 2, steps=[{"cast": {"word": "int32"}}])

@@ -1,5 +1,6 @@
 #include "data/script/worker_job.h"
 
+#include "data/script/script_job.h"
 #include "test/support/catch.h"
 
 using namespace dtrain::data;
@@ -43,4 +44,9 @@ TEST_CASE("workers of native: the job that they are of") {
         words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--nproc=1"}));
   CHECK(worker_job_words({"/opt/bin/dtrain", nodes, 4}, "/cache/F") ==
         words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--num-proc=4"}));
+}
+
+TEST_CASE("workers of native: what tells how nodes meet goes along, and flags of the job that wants the data do not") {
+  CHECK(data_job_environment({{"DTRAIN_NPROC", "8"}, {"DTRAIN_MUNGE_SOCKET", "/m"}, {"PATH", "/bin"}}) ==
+        std::map<std::string, std::string>{{"DTRAIN_MUNGE_SOCKET", "/m"}, {"PATH", "/bin"}});
 }
