@@ -2,8 +2,9 @@
 import json
 import os
 import pathlib
+import shutil
 
-# The dtrain that has dtrain-data beside it.
+# Beside it is dtrain-data, if this build has Arrow.
 DTRAIN = os.path.abspath(os.path.join(os.environ.get("DTRAIN_BIN_DIR", "build/bin"), "dtrain"))
 ROWS = 30_000
 MEMORY = 64 << 20
@@ -13,6 +14,13 @@ class SharedBuild:
     def __init__(self, folder, config):
         """In `folder`, with the lines `config` for the nodes."""
         self.folder, self.config = pathlib.Path(folder), config
+        programs, log = self.folder / "programs", self.folder / "workers"
+        programs.mkdir()
+        self.dtrain = str(shutil.copy(DTRAIN, programs))
+        (programs / "dtrain-data").write_text(f'#!/bin/sh\n[ "$1" != work ] || echo "$RANK of $WORLD_SIZE" >> {log}\n'
+                                              f'exec {DTRAIN}-data "$@"\n')
+        (programs / "dtrain-data").chmod(0o755)
+        self.log = log
         (self.folder / "in").mkdir()
         for file in range(4):
             rows = "".join(f"{row},{row * 37 % 101},word {row * row % 17}\n" for row in range(file, ROWS, 4))
@@ -27,6 +35,10 @@ class SharedBuild:
                         f"  cache_dir: {self.folder}/{cache}\n"
                         f"  processor: {{memory_limit_bytes: {MEMORY}, parallelism: 8{processor}}}\n")
         return str(path)
+
+    def workers(self):
+        """Those that have shared the work: "0 of 3"."""
+        return sorted(self.log.read_text().splitlines()) if self.log.exists() else []
 
     def built(self, cache):
         """The bytes of the one entry, and that nothing else is left."""

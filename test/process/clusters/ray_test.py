@@ -128,7 +128,9 @@ for entry in pathlib.Path("cache").glob("*/train"):
         build = SharedBuild(self.folder, "backend:\n  type: ray\n")
         alone = build.write("alone", config="backend:\n")
         for config in alone, build.write("cache"):
-            self.run_here(BIN / "dtrain", "preprocess", f"--config={config}")
+            self.run_here(build.dtrain, "preprocess", f"--config={config}")
+        self.assertEqual(build.workers(), [f"{rank} of {len(build.workers())}" for rank in range(len(build.workers()))])
+        self.assertGreaterEqual(len(build.workers()), 3)
         self.assertEqual(build.built("cache"), build.built("alone"))
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):

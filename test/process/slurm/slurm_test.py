@@ -244,8 +244,9 @@ class FromALoginShell(SlurmTest):
             build = shared_build.SharedBuild(folder, "backend:\n  type: slurm\n")
             alone = build.write("alone", config="backend:\n")
             for config in alone, build.write("cache"):
-                done = self.cluster.run("salloc", "-N3", "-n3", shared_build.DTRAIN, "preprocess", "--config", config)
+                done = self.cluster.run("salloc", "-N3", "-n3", build.dtrain, "preprocess", "--config", config)
                 self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+            self.assertEqual(build.workers(), ["0 of 3", "1 of 3", "2 of 3"])
             self.assertEqual(build.built("cache"), build.built("alone"))
 
     def test_a_job_with_a_range_of_nodes_goes_on_without_one(self):
