@@ -98,10 +98,12 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   return asked_of(*flags, request);
 }
 
-void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked) {
+void take_launcher(const std::string& dtrain, const std::string& engine, const std::vector<std::string>& nodes,
+                   DataAsked& asked) {
   WordsJson request = WordsJson::parse(asked.request);
   request["dtrain"] = dtrain;
   if (!engine.empty()) request["engine"] = engine;
+  if (!nodes.empty()) request["nodes"] = nodes;
   asked.request = request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 

@@ -24,6 +24,12 @@ struct Processor {
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
                              const std::filesystem::path& folder, bool quiet)>
       fill;
+  // As `fill`, by several processes (data/process/together.h): `start` runs them. `on_a_host`: of these. The folder may
+  // have what a killed build of the same key has left.
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
+                             const std::filesystem::path& folder, std::size_t on_a_host,
+                             const std::function<void(const std::filesystem::path& folder)>& start)>
+      fill_together = {};
   // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
   std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
@@ -33,9 +39,10 @@ using OpenObjects =
     std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray",
+//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray", "nodes": ["--hosts=a,b", "--nproc=1"],
 //  "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
-// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). With "fill": {"folder": "", "key":
+// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). Else, with "nodes" or
+// "num_workers" in `dataset`, processes share the work (data/script/worker_job.h). With "fill": {"folder": "", "key":
 // ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 

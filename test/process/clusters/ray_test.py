@@ -18,6 +18,7 @@ from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE,
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
 from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
+from shared_build import SharedBuild  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -128,6 +129,15 @@ def process(dataset):
 import pathlib, pyarrow.parquet as parquet
 for entry in pathlib.Path("cache").glob("*/train"):
     print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\nTrue\n")
+
+    def test_the_nodes_of_the_cluster_preprocess_a_data_set_together(self):
+        build = SharedBuild(self.folder, "backend:\n  type: ray\n")
+        alone = build.write("alone", config="backend:\n")
+        for config in alone, build.write("cache"):
+            self.run_here(build.dtrain, "preprocess", f"--config={config}")
+        self.assertEqual(build.workers(), [f"{rank} of {len(build.workers())}" for rank in range(len(build.workers()))])
+        self.assertGreaterEqual(len(build.workers()), 3)
+        self.assertEqual(build.built("cache"), build.built("alone"))
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
         CLUSTER.settle()
