@@ -107,7 +107,7 @@ class Loader(unittest.TestCase):
         rows = {name: columns[name].to_pylist() for name in columns.column_names}
         rows["word"] = [word.encode() for word in rows["word"]]
         types = {"word": "Byte", "blob": "Byte", "list": "Long", "flags": "Bool", "large": "Float"}
-        for window, world in ((0, 1), (500_000, 4)):
+        for window, world in ((0, 1), (1_000_000, 4)):
             options = {"paths": [str(folder)], "columns": [], "window": window, "batch_size": 101, "world_size": world}
             seen, repeated = [], 0
             for rank in range(world):

@@ -175,32 +175,34 @@ class NodeLoader(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 9)
 
     def test_the_reader_dies(self):
-        self.reader_dies({"paths": [self.set]})
-
-    def test_the_reader_of_rows_that_differ_in_length_dies(self):
-        self.reader_dies(self.ragged_options(), values=True)
-
-    def reader_dies(self, options, **job):
         """In another round, so that it is surely rank 0: it has begun when the others are not there yet. The last rank
         does not come, so the others cannot have read more than 4096 rows."""
-        reader, *others = ranks = [Rank(rank, round=1) for rank in range(RANKS - 1)]
+        others = [Rank(rank, round=1) for rank in range(1, RANKS - 1)]
         try:
-            self.ask({"one_reader": False}, ranks, batches=1)  # all have torch before the reader counts its seconds
+            for options, job in (({"paths": [self.set]}, {}), (self.ragged_options(), {"values": True})):
+                with self.subTest(options=options):
+                    self.same(self.when_the_reader_dies(others, options, job),
+                              self.alone(options, epochs=3, **job)[1:-1])
+        finally:
+            said = [rank.end() for rank in others]
+        line = "the rank that read for its node has ended; this rank reads by itself from here"
+        self.assertEqual([text.count(line) for text in said], [2, 2])
+
+    def when_the_reader_dies(self, others, options, job):
+        reader = Rank(0, round=1)
+        try:
+            # All have torch before the reader counts its seconds.
+            self.ask({"one_reader": False}, [reader, *others], batches=1)
             reader.begin(options, epochs=1000)
             self.until_shares(reader)
             for rank in others:
                 rank.begin(options, epochs=3, **job)
             for rank in others:
                 self.until_shares(rank)
-            reader.process.kill()
-            self.same([rank.answer() for rank in others], self.alone(options, epochs=3, **job)[1:-1])
         finally:
             reader.process.kill()
-            reader.process.stdin.close()
-            reader.process.wait(timeout=30)
-            said = [rank.end() for rank in others]
-        for text in said:
-            self.assertIn("the rank that read for its node has ended; this rank reads by itself from here", text)
+            reader.end()
+        return [rank.answer() for rank in others]
 
     @staticmethod
     def shares(rank):
@@ -284,10 +286,10 @@ class NodeLoader(unittest.TestCase):
                     rank.begin(options, mixture=weights, ends="first", steps=[{}, {}], quiet=True, wait=True)
                 # No rank ends before all have their rows: it may have the readers.
                 self.assertEqual([rank.answer() for rank in self.ranks], RANKS * [{"ready": True}])
+                read = (sum(rank.bytes_read() for rank in self.ranks) - sum(before)) / (10 * 8 * 4 * rows)
                 for rank in self.ranks:
                     rank.go_on()
                 self.assertEqual({rank.answer()["epoch"] for rank in self.ranks}, {2})
-                read = (sum(rank.bytes_read() for rank in self.ranks) - sum(before)) / (10 * 8 * 4 * rows)
                 epochs = 2 + fully_executed  # and some of the next one, ahead
                 self.assertLess(read, 1.05 * (epochs + 1), (window, fully_executed))
                 self.assertGreater(read, 0.99 * epochs)
