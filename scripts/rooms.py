@@ -125,7 +125,7 @@ ROOMS = {
         "node": "os",
         "flow": "order parquet",
         "loader": "flow node options order parquet share times",
-        "mixture": "flow loader options order parquet",
+        "mixture": "flow loader node options order parquet",
         "shared": "os",
         "predict": "arrow files loader os parquet shared",
         "torch": "loader mixture predict",
