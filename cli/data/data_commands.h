@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/data/data_nodes.h"
 #include "cli/data/data_program.h"
 #include "cli/machine/host.h"
 #include "cli/parse/parse.h"
@@ -23,6 +24,7 @@ int cache_command(const std::vector<std::string>& words);
 struct DataAs {
   bool quiet = false;
   bool becomes_another = false;  // this process is going to execute another program, which then has the lock
+  JobNodes nodes{};              // of the job; several share the work
   AskNodes ask{};                // before something is built for other nodes; empty: there are none that can be asked
 };
 std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const DataAs& as);

@@ -19,8 +19,8 @@ struct DataAnswer {
 // code, and the reason has been said. It is called in a process of its own, which SIGTERM may end.
 using AskNodes = std::function<int(const std::string& folder)>;
 // Runs it to its end, and gives what it has printed. A signal that this process gets goes to it first, so that it
-// leaves nothing. It ends when this process dies. `ask`: for a request with "nodes" (data_command.h); may be empty.
-// Forks: call with one thread.
+// leaves nothing. It ends when this process dies. `ask`: for a request with "asks_nodes" (data_command.h); may be
+// empty. Forks: call with one thread.
 Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string& request, const AskNodes& ask = {});
 
 }  // namespace dtrain::cli

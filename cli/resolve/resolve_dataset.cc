@@ -13,7 +13,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr const char* kScriptBuild =
-    "DTRAIN_SCRIPT_BUILD";  // of a job that dtrain-data starts (data/script/script_job.h)
+    "DTRAIN_DATA_BUILD";  // of a job that dtrain-data starts (data/script/script_job.h)
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Result<void> judge_build_folder(const std::string& folder, bool writes, const Pr
     return refused("on this node is another folder than on the node that builds the data set", kForAll);
   if (!is_open || !build.readable || !build.executable) return refused("cannot be read on this node", kForAll);
   if (writes && !build.writable)
-    return refused("cannot be written on this node, where workers of the script write",
+    return refused("cannot be written on this node, whose workers write there",
                    "choose a folder that all nodes may write in");
   return {};
 }

@@ -124,7 +124,10 @@ AskNodes question_for_nodes(const Options& options, const JobStart& start) {
 std::optional<int> with_data(const Options& options, JobStart& start) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
-  const DataAs as{quiet && *quiet, start.srun.has_value(), question_for_nodes(options, start)};
+  const bool becomes_another = start.srun.has_value();
+  const JobNodes nodes{start.hosts ? &*start.hosts : nullptr, start.cluster ? &*start.cluster : nullptr,
+                       becomes_another};
+  const DataAs as{quiet && *quiet, becomes_another, nodes, question_for_nodes(options, start)};
   if (const auto code = provide_dataset(start.raw, start.host, as)) return code;
   if (const auto code = provide_rows(start.raw, start.host, as)) return code;
   if (start.raw.raw_input)

@@ -12,17 +12,21 @@
 
 namespace dtrain::data {
 
+// The byte before a block says how far in front of it malloc's block begins.
 struct FreeBlock {
-  void operator()(std::byte* block) const { std::free(block); }
+  void operator()(std::byte* block) const { std::free(block - std::to_integer<std::size_t>(block[-1])); }
 };
 using Block = std::unique_ptr<std::byte, FreeBlock>;
 
-// As aligned as torch's memory is. Never null.
+// As aligned as torch's memory is. Never null. aligned_alloc() would ask malloc for more than it keeps, so a block
+// would not fit where one of the same size has been, and batches that come and go would take twice their memory.
 inline Block new_block(std::size_t bytes) {
   constexpr std::size_t alignment = 64;
-  void* block = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
-  if (block == nullptr) throw std::bad_alloc();
-  return Block(static_cast<std::byte*>(block));
+  auto* begin = static_cast<std::byte*>(std::malloc(bytes + alignment));
+  if (begin == nullptr) throw std::bad_alloc();
+  const std::size_t before = alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment;
+  begin[before - 1] = static_cast<std::byte>(before);
+  return Block(begin + before);
 }
 
 struct HostTensor {

@@ -72,7 +72,7 @@ int print_text(const std::string& text) {
 }
 
 std::function<void(const std::filesystem::path& folder)> nodes_question(const nlohmann::json& request) {
-  if (!request.value("nodes", false)) return {};
+  if (!request.value("asks_nodes", false)) return {};
   return [](const std::filesystem::path& folder) {
     const nlohmann::json question = {{"asks", folder.string()}};
     if (const int code = print_text(question.dump() + "\n"); code != 0) throw CacheError(code, "");

@@ -6,6 +6,7 @@
 
 #include "data/base/row_layout.h"
 #include "data/flow/row_flow.h"
+#include "data/order/window_plan.h"
 #include "data/parquet/parquet_set.h"
 #include "dtrain/parquet_options.h"
 
@@ -23,10 +24,12 @@ class LoaderFiles {
   const std::vector<TensorColumns>& tensors() const { return tensors_; }
   const RowLayout& layout() const { return layout_; }
   std::int64_t rows() const { return rows_; }
+  // Which rows they have, and what is read of them: files with the same text give the same rows from the same bytes.
+  const std::string& rows_text() const { return rows_text_; }
   // RowOrder's window, where 0 bytes are all rows.
   std::int64_t window(std::int64_t bytes) const;
   // They must not outlive this.
-  LoaderParts parts() { return {&set_, &tensors_, &layout_, rows_}; }
+  LoaderParts parts() { return {&set_, &tensors_, &layout_, rows_, static_cast<std::size_t>(row_bytes_.tail)}; }
 
  private:
   const std::string who_;
@@ -34,6 +37,8 @@ class LoaderFiles {
   const std::vector<TensorColumns> tensors_;
   const RowLayout layout_;
   const std::int64_t rows_;
+  const RowBytes row_bytes_;
+  const std::string rows_text_;
 };
 
 }  // namespace dtrain::data

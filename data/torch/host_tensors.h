@@ -35,7 +35,8 @@ inline at::ScalarType scalar_type(ElementType type) {
 inline torch::Tensor tensor_of(HostTensor host) {
   std::byte* values = host.values.release();
   return at::from_blob(
-      values, host.shape, [](void* block) { std::free(block); }, at::dtype(scalar_type(host.type)));
+      values, host.shape, [](void* block) { FreeBlock()(static_cast<std::byte*>(block)); },
+      at::dtype(scalar_type(host.type)));
 }
 
 }  // namespace dtrain::data

@@ -63,14 +63,14 @@ TEST_CASE("a node that does not see where the data set is built says why") {
   CHECK(build_seen(there, closed) == "backend.cache_dir: /c cannot be read on this node" + cure);
   CHECK(build_seen(there, fixed) == "fine");
   CHECK(build_seen(there, fixed, true) ==
-        "backend.cache_dir: /c cannot be written on this node, where workers of the script write; choose a folder that "
+        "backend.cache_dir: /c cannot be written on this node, whose workers write there; choose a folder that "
         "all nodes may write in");
 }
 
 TEST_CASE("a node whose workers build asks whether it may write") {
   const auto verdict = [](bool chosen, bool writable) {
     Host host = test_host();
-    host.env["DTRAIN_SCRIPT_BUILD"] = "/c/k.tmp.j";
+    host.env["DTRAIN_DATA_BUILD"] = "/c/k.tmp.j";
     if (chosen) host.place = launcher::AgentPlace{};
     FileFacts facts = folder();
     facts.writable = writable;

@@ -71,7 +71,7 @@ TEST_CASE("script: variables of the job that wants the data set do not count for
   CHECK(set.at("DTRAIN_PERSIST") == "false");
   CHECK(set.at("PYTHONPATH") == "/modules:/own");
   const ScriptJob on_ray = job_of(R"("processor": "dask", "script": "p.py")", R"(, "engine": "ray")");
-  CHECK(script_job_environment(on_ray, env, "", "/c/k").at("DTRAIN_SCRIPT_BUILD") == "/c/k");
+  CHECK(script_job_environment(on_ray, env, "", "/c/k").at("DTRAIN_DATA_BUILD") == "/c/k");
 }
 
 TEST_CASE("script: what is another entry of the cache") {
