@@ -127,10 +127,6 @@ void MixtureBatches::read_epochs(const MixtureState& from, Ahead::Output& output
 }
 
 void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Output& output) {
-  for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
-    readers[i]->go_to(at.epoch, at.counts[i].taken);
-    readers[i]->read_through();
-  }
   while (!output.stopped() && read_epoch(at, readers, output)) {
     begin_epoch(at, at.epoch + 1);
     if (!output.give(std::nullopt, at)) return;
@@ -141,7 +137,10 @@ void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Outpu
 bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Output& output) {
   const auto is_new = [](const SourceCount& one) { return one.taken == 0; };
   if (std::all_of(at.counts.begin(), at.counts.end(), is_new)) check_first_batch(at);
-  for (std::size_t i = 0; i < readers.size(); ++i) readers[i]->go_to(at.epoch, at.counts[i].taken);
+  for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
+    readers[i]->go_to(at.epoch, at.counts[i].taken);
+    if (at.counts[i].weight > 0 || options_.fully_executed) readers[i]->begin();
+  }
   MixtureOrder order = order_from(at);
   for (;;) {
     const std::vector<std::uint32_t> rows = order.take(global_rows());
