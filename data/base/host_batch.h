@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -12,17 +13,19 @@
 
 namespace dtrain::data {
 
-struct FreeBlock {
-  void operator()(std::byte* block) const { std::free(block); }
-};
-using Block = std::unique_ptr<std::byte, FreeBlock>;
+// Memory of a tensor, with what frees it.
+using Block = std::shared_ptr<std::byte>;
 
-// As aligned as torch's memory is. Never null.
+// Where the memory of batches comes from: a block of at least so many bytes, aligned for all types of elements, and
+// never null. Throws if there is none. Threads that read call it.
+using BlockAllocator = std::function<Block(std::size_t bytes)>;
+
+// The usual one. As aligned as torch's memory is.
 inline Block new_block(std::size_t bytes) {
   constexpr std::size_t alignment = 64;
   void* block = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
   if (block == nullptr) throw std::bad_alloc();
-  return Block(static_cast<std::byte*>(block));
+  return {static_cast<std::byte*>(block), [](std::byte* of) { std::free(of); }};
 }
 
 struct HostTensor {

@@ -17,7 +17,8 @@ namespace dtrain::data {
 class BatchBuilder {
  public:
   // All must outlive the builder.
-  BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share);
+  BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
+               const BlockAllocator& allocate);
 
   // Row `row` of the global batch and those after it, from these slots. The rows' tails leave the arena.
   void add(RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row);
@@ -30,6 +31,7 @@ class BatchBuilder {
   const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;
   const BatchShare share_;
+  const BlockAllocator* allocate_;
   std::vector<HostTensor> fixed_;  // one of each of tensors_; of a ragged column it is empty
   std::vector<RowTail> tails_;     // of this rank's rows
   HostBatch batch_;

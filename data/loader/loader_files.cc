@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "data/loader/loader_plan.h"
+#include "data/options/refuse_option.h"
 #include "dtrain/data_errors.h"
+#include "strategies/kept/available_memory.h"
 
 namespace dtrain::data {
 
@@ -24,6 +26,16 @@ std::int64_t LoaderFiles::window(std::int64_t bytes) const {
   const auto ragged = static_cast<std::int64_t>(layout_.ragged.size());
   const RowBytes each =
       row_bytes(static_cast<std::int64_t>(layout_.bytes), ragged, set_.group_rows(), set_.group_tails());
+  if (bytes == ParquetLoaderOptions::auto_window) {
+    bytes = auto_window_bytes(each, rows_);
+    const std::int64_t needed = bytes_of_window(bytes, each, rows_);
+    const auto free = kept::available_memory();
+    if (free && *free < static_cast<std::uint64_t>(needed)) {
+      refuse_option(who_, fmt::format("auto_window: the window takes {} bytes, and {} are free here; set "
+                                      "window_size_bytes to a number, on all ranks",
+                                      needed, *free));
+    }
+  }
   return checked_window(who_, bytes, each, rows_, set_.group_rows()[each.largest], set_.name_of(each.largest));
 }
 

@@ -2,8 +2,10 @@
 // The files of a loader, and what a batch of their rows consists of.
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/flow/row_flow.h"
 #include "data/parquet/parquet_set.h"
@@ -23,10 +25,13 @@ class LoaderFiles {
   const std::vector<TensorColumns>& tensors() const { return tensors_; }
   const RowLayout& layout() const { return layout_; }
   std::int64_t rows() const { return rows_; }
-  // RowOrder's window, where 0 bytes are all rows.
+  // RowOrder's window, where 0 bytes are all rows, and auto_window is auto_window_bytes(). Throws ConfigError if
+  // this machine has less free memory than that.
   std::int64_t window(std::int64_t bytes) const;
   // They must not outlive this.
-  LoaderParts parts() { return {&set_, &tensors_, &layout_, rows_}; }
+  LoaderParts parts(BlockAllocator allocate = new_block) {
+    return {&set_, &tensors_, &layout_, rows_, std::move(allocate)};
+  }
 
  private:
   const std::string who_;

@@ -25,8 +25,9 @@ void begin_epoch(MixtureState& state, std::uint64_t epoch) {
 
 }  // namespace
 
-MixtureBatches::MixtureBatches(MixtureLoaderOptions given)
+MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate)
     : options_(checked(std::move(given))),
+      allocate_(std::move(allocate)),
       ahead_("MixtureLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   std::vector<double> weights;
   for (const MixtureSource& source : options_.sources) weights.push_back(source.weight);
@@ -139,7 +140,7 @@ bool MixtureBatches::read_epoch(MixtureState& at, Ahead::Output& output) {
 std::optional<HostBatch> MixtureBatches::read(const std::vector<std::uint32_t>& rows, const BatchShare& share,
                                               Ahead::Output& output) {
   const std::vector<SourceShare> shares = source_shares(rows, share, sources_.size());
-  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share);
+  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share, allocate_);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     std::span<const std::int64_t> places = shares[i].places;
     for (SourceRun run : shares[i].runs) {

@@ -23,7 +23,8 @@ namespace dtrain::data {
 
 class MixtureBatches {
  public:
-  explicit MixtureBatches(MixtureLoaderOptions options);
+  // `allocate`: where batches lie. pin_memory of the options has been its maker's.
+  explicit MixtureBatches(MixtureLoaderOptions options, BlockAllocator allocate = new_block);
   MixtureBatches(const MixtureBatches&) = delete;
   MixtureBatches& operator=(const MixtureBatches&) = delete;
 
@@ -63,6 +64,7 @@ class MixtureBatches {
   std::optional<HostBatch> read(const std::vector<std::uint32_t>& rows, const BatchShare& share, Ahead::Output& output);
 
   const MixtureLoaderOptions options_;
+  const BlockAllocator allocate_;
   std::vector<std::unique_ptr<SourceReader>> sources_;
   std::vector<std::vector<std::size_t>> tensors_at_;  // of each source: which tensor of its batches each of names_ is
   std::vector<std::int64_t> rows_;                    // of each source

@@ -17,6 +17,7 @@ void copy_common_options(const From& from, To& to) {
   to.fully_executed = from.fully_executed;
   to.drop_last = from.drop_last;
   to.prefetch = from.prefetch;
+  to.pin_memory = from.pin_memory;
 }
 
 }  // namespace dtrain::data
