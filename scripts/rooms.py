@@ -125,7 +125,7 @@ ROOMS = {
         "node": "os",
         "flow": "order parquet",
         "loader": "flow node options order parquet share times",
-        "mixture": "flow loader options order parquet",
+        "mixture": "flow loader node options order parquet",
         "predict": "arrow loader os parquet",
         "torch": "loader mixture predict",
         "abi": "loader mixture options",

@@ -20,12 +20,14 @@ using Block = std::shared_ptr<std::byte>;
 // never null. Throws if there is none. Threads that read call it.
 using BlockAllocator = std::function<Block(std::size_t bytes)>;
 
-// The usual one. As aligned as torch's memory is.
+// The usual one. As aligned as torch's memory is. aligned_alloc() would ask malloc for more than it keeps, so a block
+// would not fit where one of the same size has been, and batches that come and go would take twice their memory.
 inline Block new_block(std::size_t bytes) {
   constexpr std::size_t alignment = 64;
-  void* block = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
-  if (block == nullptr) throw std::bad_alloc();
-  return {static_cast<std::byte*>(block), [](std::byte* of) { std::free(of); }};
+  auto* begin = static_cast<std::byte*>(std::malloc(bytes + alignment));
+  if (begin == nullptr) throw std::bad_alloc();
+  const std::size_t before = alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment;
+  return {begin + before, [begin](std::byte*) { std::free(begin); }};
 }
 
 struct HostTensor {

@@ -1,6 +1,6 @@
 #pragma once
 // What a row is in memory: the values of its columns, one after the other, without gaps. Columns whose rows differ in
-// length (ragged ones) are not in it; RowTail has them. Pure.
+// length (ragged ones) are not in it; TailHeap has them. Pure.
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -28,10 +28,10 @@ BatchBuilder::BatchBuilder(const std::vector<TensorColumns>& tensors, const RowL
     fixed_.push_back(tensors[i].ragged() ? HostTensor{}
                                          : fixed_tensor(tensors[i], layout.tensors[i], share.rows, allocate));
   }
-  if (!layout.ragged.empty()) tails_.resize(static_cast<std::size_t>(share.rows));
+  if (!layout.ragged.empty()) tail_at_.resize(static_cast<std::size_t>(share.rows));
 }
 
-void BatchBuilder::add(RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row) {
+void BatchBuilder::add(const RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row) {
   const auto count = static_cast<std::int64_t>(slots.size());
   for (std::int64_t place = row - share_.lead(); place < share_.rows; place += share_.batch_rows) {
     const std::int64_t begin = std::max<std::int64_t>(0, -place), end = std::min(count, share_.rows - place);
@@ -43,23 +43,29 @@ void BatchBuilder::add(RowArena& arena, std::span<const std::uint32_t> slots, st
       if (fixed_[i].values) arena.read(piece, own, fixed_[i].values.get() + first * piece.bytes);
     }
     // A row has one place at most: a rank never has more rows than the batch.
-    for (std::size_t i = 0; i < own.size() && !tails_.empty(); ++i) tails_[first + i] = arena.take_tail(own[i]);
+    for (std::size_t i = 0; i < own.size() && !tail_at_.empty(); ++i) {
+      tail_at_[first + i] = tails_.size();
+      arena.read_tail(own[i], tails_);
+    }
   }
 }
 
 void BatchBuilder::add_ragged(std::size_t ragged, ElementType type) {
-  const std::size_t count = layout_->ragged.size(), size = layout_->element[ragged];
-  HostTensor offsets{ElementType::int64, {share_.rows + 1}, (*allocate_)((tails_.size() + 1) * sizeof(std::int64_t))};
+  const std::size_t size = layout_->element[ragged], rows = tail_at_.size();
+  const auto bytes_of = [&](std::size_t row) {
+    return TailHeap::bytes(tails_.data() + tail_at_[row], ragged, layout_->ragged.size());
+  };
+  HostTensor offsets{ElementType::int64, {share_.rows + 1}, (*allocate_)((rows + 1) * sizeof(std::int64_t))};
   auto* ends = reinterpret_cast<std::int64_t*>(offsets.values.get());
   ends[0] = 0;
-  for (std::size_t i = 0; i < tails_.size(); ++i) {
-    ends[i + 1] = ends[i] + static_cast<std::int64_t>(tails_[i].bytes(ragged, count).size() / size);
+  for (std::size_t row = 0; row < rows; ++row) {
+    ends[row + 1] = ends[row] + static_cast<std::int64_t>(bytes_of(row).size() / size);
   }
-  const std::int64_t all = ends[tails_.size()];
-  HostTensor values{type, {all}, (*allocate_)(static_cast<std::size_t>(all) * size)};
-  for (std::size_t i = 0; i < tails_.size(); ++i) {
-    const auto bytes = tails_[i].bytes(ragged, count);
-    std::memcpy(values.values.get() + static_cast<std::size_t>(ends[i]) * size, bytes.data(), bytes.size());
+  HostTensor values{type, {ends[rows]}, (*allocate_)(static_cast<std::size_t>(ends[rows]) * size)};
+  std::byte* to = values.values.get();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto bytes = bytes_of(row);
+    to = std::copy(bytes.begin(), bytes.end(), to);
   }
   batch_.tensors.push_back(std::move(values));
   batch_.tensors.push_back(std::move(offsets));

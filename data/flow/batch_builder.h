@@ -8,7 +8,6 @@
 
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
-#include "data/base/row_tail.h"
 #include "data/flow/row_arena.h"
 #include "data/order/batch_share.h"
 
@@ -20,8 +19,8 @@ class BatchBuilder {
   BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
                const BlockAllocator& allocate);
 
-  // Row `row` of the global batch and those after it, from these slots. The rows' tails leave the arena.
-  void add(RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row);
+  // Row `row` of the global batch and those after it, from these slots. Nothing of the arena is needed afterwards.
+  void add(const RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row);
   // When all rows have been added. Not to be called again.
   HostBatch finish();
 
@@ -32,8 +31,9 @@ class BatchBuilder {
   const RowLayout* layout_;
   const BatchShare share_;
   const BlockAllocator* allocate_;
-  std::vector<HostTensor> fixed_;  // one of each of tensors_; of a ragged column it is empty
-  std::vector<RowTail> tails_;     // of this rank's rows
+  std::vector<HostTensor> fixed_;     // one of each of tensors_; of a ragged column it is empty
+  std::vector<std::byte> tails_;      // of this rank's rows, as they came
+  std::vector<std::size_t> tail_at_;  // where each row's is, if there are ragged columns
   HostBatch batch_;
 };
 

@@ -11,7 +11,7 @@ namespace dtrain::data {
 
 EpochReader::EpochReader(const LoaderParts& parts, const OrderState& at)
     : parts_(parts),
-      arena_(*parts.layout, static_cast<std::size_t>(ShuffleBuffer::expected_slots(parts.order(at)))),
+      arena_(*parts.layout, static_cast<std::size_t>(ShuffleBuffer::expected_slots(parts.order(at))), parts.tail_bytes),
       flow_(parts, at, arena_) {}
 
 std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::atomic<bool>& stop, LoaderTimes& times) {
@@ -34,7 +34,6 @@ std::optional<HostBatch> EpochReader::filled(const BatchShare& share, const std:
     const auto count = std::min(flow_.leaving().size() - left_, static_cast<std::size_t>(share.batch_rows - row));
     const auto slots = std::span<const std::uint32_t>(flow_.leaving()).subspan(left_, count);
     batch.add(arena_, slots, row);
-    arena_.drop_tails(slots);
     flow_.release(slots);
     left_ += count;
     row += static_cast<std::int64_t>(count);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "data/order/shuffle_buffer.h"
 
@@ -29,26 +30,30 @@ void with_size(std::size_t bytes, const Copy& copy) {
 
 }  // namespace
 
-RowArena::RowArena(const RowLayout& layout, std::size_t slots)
+RowArena::RowArena(const RowLayout& layout, std::size_t slots, std::size_t tail_bytes)
     : layout_(&layout),
       slots_(slots),
-      owned_(std::make_unique_for_overwrite<std::byte[]>(slots * layout.bytes)),
-      rows_(owned_.get()) {
-  if (!layout.ragged.empty()) tails_.resize(slots);
-}
+      slot_bytes_(slot_bytes(layout)),
+      owned_(std::make_unique_for_overwrite<std::byte[]>(slots * slot_bytes_)),
+      rows_(owned_.get()),
+      heap_(layout.ragged.size(), TailHeap::piece_for(tail_bytes)) {}
 
-RowArena::RowArena(const RowLayout& layout, std::size_t slots, std::byte* memory)
-    : layout_(&layout), slots_(slots), rows_(memory) {}
+RowArena::RowArena(const RowLayout& layout, std::size_t slots, std::size_t tail_bytes, std::byte* memory,
+                   std::span<std::byte> tails)
+    : layout_(&layout),
+      slots_(slots),
+      slot_bytes_(slot_bytes(layout)),
+      rows_(memory),
+      heap_(layout.ragged.size(), TailHeap::piece_for(tail_bytes), tails) {}
 
 void RowArena::grow(std::size_t slots) {
   if (slots <= slots_) return;
   if (!owned_) throw std::length_error("more rows wait than there are slots");
   const std::size_t more = std::max(slots, slots_ + slots_ / 8);
-  auto rows = std::make_unique_for_overwrite<std::byte[]>(more * layout_->bytes);
-  std::memcpy(rows.get(), rows_, slots_ * layout_->bytes);
+  auto rows = std::make_unique_for_overwrite<std::byte[]>(more * slot_bytes_);
+  std::memcpy(rows.get(), rows_, slots_ * slot_bytes_);
   owned_ = std::move(rows);
   rows_ = owned_.get();
-  if (!layout_->ragged.empty()) tails_.resize(more);
   slots_ = more;
 }
 
@@ -72,11 +77,30 @@ void RowArena::write(const std::vector<ColumnSpan>& columns, std::int64_t first_
       for (std::size_t i = 0; i < count; ++i) std::memcpy(moves[i].to + offset, values + moves[i].from * bytes, bytes);
     });
   }
-  for (std::size_t i = 0; i < slots.size() && !tails_.empty(); ++i) {
-    if (slots[i] != ShuffleBuffer::left_before) {
-      tails_[slots[i]] = RowTail(*layout_, columns, static_cast<std::size_t>(first_row) + i);
-    }
+  if (!layout_->ragged.empty()) write_tails(columns, first_row, slots);
+}
+
+void RowArena::write_tails(const std::vector<ColumnSpan>& columns, std::int64_t first_row,
+                           std::span<const std::uint32_t> slots) {
+  tails_.resize(slots_);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] == ShuffleBuffer::left_before) continue;
+    TailHeap::Tail& tail = tails_[slots[i]];
+    heap_.free(std::exchange(tail, {}));  // of a row that left before the position
+    tail = heap_.write(*layout_, columns, static_cast<std::size_t>(first_row) + i);
+    std::memcpy(row(slots[i]) + layout_->bytes, &tail.first, sizeof tail.first);
   }
+}
+
+void RowArena::read_tail(std::uint32_t slot, std::vector<std::byte>& to) const {
+  TailHeap::Number first;
+  std::memcpy(&first, row(slot) + layout_->bytes, sizeof first);
+  heap_.read(first, to);
+}
+
+void RowArena::drop(std::span<const std::uint32_t> slots) {
+  if (layout_->ragged.empty()) return;
+  for (const std::uint32_t slot : slots) heap_.free(std::exchange(tails_[slot], {}));
 }
 
 void RowArena::read(Piece tensor, std::span<const std::uint32_t> slots, std::byte* to) const {

@@ -25,6 +25,7 @@ struct LoaderParts {
   const std::vector<TensorColumns>* tensors;
   const RowLayout* layout;
   std::int64_t rows;
+  std::size_t tail_bytes;               // RowArena's
   BlockAllocator allocate = new_block;  // for batches
 
   RowOrder order(const OrderState& at) const { return {set->group_rows(), at.seed, at.epoch, at.window}; }
@@ -42,6 +43,7 @@ class RowFlow {
   const std::vector<std::uint32_t>& leaving() const { return leaving_; }
   // These slots' rows have been read.
   void release(std::span<const std::uint32_t> slots) {
+    arena_->drop(slots);
     for (const std::uint32_t slot : slots) buffer_.release(slot);
   }
 

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <utility>
 
-#include "data/base/store_uri.h"
 #include "data/loader/batch_source.h"
 #include "data/loader/loader_plan.h"
 #include "data/node/name_claim.h"
@@ -37,8 +35,7 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given, BlockAllocator allocate)
       files_(loader_name, options_),
       names_(tensor_names(files_.tensors())),
       parts_(files_.parts(std::move(allocate))),
-      job_(options_.one_reader && options_.world_size > 1 && files_.layout().ragged.empty() ? node_job()
-                                                                                            : std::nullopt),
+      job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
       ahead_(loader_name, options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   if (options_.fully_executed && options_.window_size_bytes != 0 && files_.set().is_remote()) {
     refuse(
@@ -83,19 +80,13 @@ void BatchLoader::load_state(const std::string& text) {
   ahead_.go_to(*state);
 }
 
-// Who has the same text gets the same rows from the same bytes.
 std::optional<NodePlan> BatchLoader::node_plan(const OrderState& from) const {
   if (!job_ || node_ranks_ == 1) return std::nullopt;
-  std::string rows = to_text(from) + '\n';
-  for (const std::string& path : options_.paths) {
-    rows += (is_store_uri(path) ? path : std::filesystem::absolute(path).string()) + '\n';
-  }
-  for (const Column& column : files_.set().columns()) {
-    rows += fmt::format("{} {} {} {}\n", column.name, static_cast<int>(column.type), column.list_size,
-                        column.fill ? fmt::to_string(*column.fill) : "-");
-  }
-  return NodePlan{*job_, rows, node_ranks_.value_or(job_->local_ranks),
-                  options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
+  return NodePlan{.who = loader_name,
+                  .job = *job_,
+                  .rows = to_text(from) + '\n' + files_.rows_text(),
+                  .ranks = node_ranks_.value_or(job_->local_ranks),
+                  .read_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
 }
 
 // On the thread, until it is stopped. If this rank has the reader of its node, that works for the others until then,

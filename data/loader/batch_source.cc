@@ -10,7 +10,7 @@ namespace dtrain::data {
 
 BatchSource::BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan,
                          const StopBell& stop, std::function<bool()> asks, std::unique_ptr<NodeReader>& reader)
-    : parts_(&parts), stop_(&stop), asks_(std::move(asks)) {
+    : parts_(&parts), who_(plan ? plan->who : ""), stop_(&stop), asks_(std::move(asks)) {
   if (plan) member_ = NodeMember::join(parts, from, *plan, stop, asks_, reader);
 }
 
@@ -33,7 +33,7 @@ std::optional<HostBatch> BatchSource::next(const OrderState& at, const BatchShar
 void BatchSource::leave_node() {
   while (!asks_() && stop_->pause(std::chrono::milliseconds(20))) continue;
   if (!*stop_) {
-    std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself from here\n", member_->over()).c_str(),
+    std::fputs(fmt::format("dtrain: {}: {}; this rank reads by itself from here\n", who_, member_->over()).c_str(),
                stderr);
   }
   member_.reset();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "data/base/host_batch.h"
 #include "data/flow/epoch_reader.h"
@@ -32,6 +33,7 @@ class BatchSource {
   void leave_node();
 
   const LoaderParts* parts_;
+  const std::string who_;  // of the plan
   const StopBell* stop_;
   const std::function<bool()> asks_;
   std::unique_ptr<NodeMember> member_;

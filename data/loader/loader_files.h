@@ -8,6 +8,7 @@
 #include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/flow/row_flow.h"
+#include "data/order/window_plan.h"
 #include "data/parquet/parquet_set.h"
 #include "dtrain/parquet_options.h"
 
@@ -25,12 +26,14 @@ class LoaderFiles {
   const std::vector<TensorColumns>& tensors() const { return tensors_; }
   const RowLayout& layout() const { return layout_; }
   std::int64_t rows() const { return rows_; }
+  // Which rows they have, and what is read of them: files with the same text give the same rows from the same bytes.
+  const std::string& rows_text() const { return rows_text_; }
   // RowOrder's window, where 0 bytes are all rows, and auto_window is auto_window_bytes(). Throws ConfigError if
   // this machine has less free memory than that.
   std::int64_t window(std::int64_t bytes) const;
   // They must not outlive this.
   LoaderParts parts(BlockAllocator allocate = new_block) {
-    return {&set_, &tensors_, &layout_, rows_, std::move(allocate)};
+    return {&set_, &tensors_, &layout_, rows_, static_cast<std::size_t>(row_bytes_.tail), std::move(allocate)};
   }
 
  private:
@@ -39,6 +42,8 @@ class LoaderFiles {
   const std::vector<TensorColumns> tensors_;
   const RowLayout layout_;
   const std::int64_t rows_;
+  const RowBytes row_bytes_;
+  const std::string rows_text_;
 };
 
 }  // namespace dtrain::data

@@ -17,10 +17,17 @@ namespace {
 
 constexpr std::chrono::seconds join_limit{10}, lag_limit{30}, reader_limit{300};
 constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 8192;
+constexpr std::uint64_t tail_bytes_min = std::uint64_t{1} << 30;
 constexpr std::chrono::milliseconds knock_again{5}, look_again_after{100};
 
 std::int64_t ring_rows_of(const RowOrder& order) {
   return std::clamp(order.spread() / 3 / 16, ring_rows_min, ring_rows_max);
+}
+
+// Some rows may be much longer than most, and footers do not always say how long strings are.
+std::uint64_t tail_bytes_of(const LoaderParts& parts, std::int64_t slots) {
+  if (parts.layout->ragged.empty()) return 0;
+  return tail_bytes_min + 4 * static_cast<std::uint64_t>(slots) * parts.tail_bytes;
 }
 
 RegionSize region_size(const LoaderParts& parts, const RowOrder& order, const NodePlan& plan) {
@@ -30,11 +37,17 @@ RegionSize region_size(const LoaderParts& parts, const RowOrder& order, const No
   return {.members = 2 * static_cast<std::uint64_t>(plan.job.local_ranks),
           .ring_rows = static_cast<std::uint64_t>(ring),
           .slots = static_cast<std::uint64_t>(slots),
-          .row_bytes = parts.layout->bytes};
+          .row_bytes = RowArena::slot_bytes(*parts.layout),
+          .tail_bytes = tail_bytes_of(parts, slots)};
 }
 
-void say_alone(const std::string& why) {
-  std::fputs(fmt::format("dtrain: ParquetLoader: {}; this rank reads by itself\n", why).c_str(), stderr);
+std::string why_broken(const ReaderWords& reader) {
+  const std::string why = reader.error;
+  return "the reader of its node cannot go on" + (why.empty() ? why : ": " + why);
+}
+
+void say_alone(const NodePlan& plan, const std::string& why) {
+  std::fputs(fmt::format("dtrain: {}: {}; this rank reads by itself\n", plan.who, why).c_str(), stderr);
 }
 
 }  // namespace
@@ -63,7 +76,7 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
         continue;
       }
       if (received->answer.kind == NodeAnswer::late) {
-        say_alone(fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
+        say_alone(plan, fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
         return nullptr;
       }
       if (received->answer.kind == NodeAnswer::again) {
@@ -75,12 +88,12 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
       }
       auto region = received->answer.size == size ? Region::open(std::move(received->memory), size) : std::nullopt;
       if (!region || received->answer.member >= size.members) {
-        say_alone("it cannot map the memory of its node's reader");
+        say_alone(plan, "it cannot map the memory of its node's reader");
         return nullptr;
       }
       if (!reader) parts.set->forget_footers();
-      return std::unique_ptr<NodeMember>(new NodeMember(parts, from, stop, std::move(asks), std::move(*link),
-                                                        std::move(*region), received->answer.member));
+      return std::unique_ptr<NodeMember>(new NodeMember(parts, from, plan.epoch_step, stop, std::move(asks),
+                                                        std::move(*link), std::move(*region), received->answer.member));
     }
     if (reader && reader->has_ended()) return nullptr;  // this rank finds out itself what it was
     if (reader) continue;
@@ -88,26 +101,27 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
     if (!door) continue;
     auto region = Region::create(size);
     if (!region) {
-      say_alone("there is no memory that ranks can share");
+      say_alone(plan, "there is no memory that ranks can share");
       return nullptr;
     }
-    const NodeReader::Work work{from, plan.ranks, plan.read_through};
+    const NodeReader::Work work{plan.who, from, plan.epoch_step, plan.ranks, plan.read_through};
     reader = std::make_unique<NodeReader>(std::move(*door), std::move(*region), limits, parts, work, stop);
   } while (stop.pause(knock_again) && std::chrono::steady_clock::now() < end);
-  if (!stop) say_alone(why);
+  if (!stop) say_alone(plan, why);
   return nullptr;
 }
 
-NodeMember::NodeMember(const LoaderParts& parts, const OrderState& from, const StopBell& stop,
+NodeMember::NodeMember(const LoaderParts& parts, const OrderState& from, std::uint64_t epoch_step, const StopBell& stop,
                        std::function<bool()> asks, NodeLink link, Region region, std::size_t number)
     : parts_(&parts),
       from_(from),
+      epoch_step_(epoch_step),
       stop_(&stop),
       asks_(std::move(asks)),
       link_(std::move(link)),
       region_(std::move(region)),
       words_(&region_.members()[number]),
-      arena_(*parts.layout, region_.size().slots, region_.rows()) {}
+      arena_(*parts.layout, region_.size().slots, parts.tail_bytes, region_.rows(), region_.tails()) {}
 
 std::optional<int> NodeMember::ranks() const {
   const std::uint32_t ranks = region_.reader().ranks;
@@ -120,7 +134,8 @@ std::optional<HostBatch> NodeMember::next(const OrderState& at, const BatchShare
   std::uint32_t resting = MemberWords::resting;
   std::optional<HostBatch> batch;
   if (words_->state.compare_exchange_strong(resting, MemberWords::copying)) {
-    batch = filled(static_cast<std::int64_t>(at.epoch - from_.epoch) * parts_->rows + at.rows_done, share);
+    const auto epochs = static_cast<std::int64_t>((at.epoch - from_.epoch) / epoch_step_);
+    batch = filled(epochs * parts_->rows + at.rows_done, share);
     words_->state = MemberWords::resting;
   } else {
     over_ = fmt::format("the other ranks of its node waited {} s for it and read on without it", lag_limit.count());
@@ -175,12 +190,12 @@ std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
       shown = reader.shown;
       if (shown > row || *stop_) break;
       if (over == ReaderWords::failed) throw DataError(reader.error);
-      over_ = over == ReaderWords::left ? "the rank that read for its node has ended"
-                                        : "the reader of its node cannot go on";
+      over_ = over == ReaderWords::left ? "the rank that read for its node has ended" : why_broken(reader);
       break;
     }
     words_->starving = asks_();
     words_->wanted = wanted;
+    if (reader.rests) link_.ring();
     const bool must_sleep = reader.shown < wanted && reader.over == ReaderWords::reads;
     if (must_sleep) has_gone = !doze();
     words_->wanted = no_row;

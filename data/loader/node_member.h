@@ -24,10 +24,12 @@ namespace dtrain::data {
 
 // How a loader takes part.
 struct NodePlan {
+  std::string who;  // the loader, for what is written to standard error
   NodeJob job;
   std::string rows;  // what is read, how, and from where on: loaders with another text have other rows or columns
   int ranks;         // that should come
   bool read_through;
+  std::uint64_t epoch_step = 1;  // after epoch e comes e + epoch_step
 };
 
 class NodeMember {
@@ -48,8 +50,8 @@ class NodeMember {
   std::optional<int> ranks() const;
 
  private:
-  NodeMember(const LoaderParts& parts, const OrderState& from, const StopBell& stop, std::function<bool()> asks,
-             NodeLink link, Region region, std::size_t number);
+  NodeMember(const LoaderParts& parts, const OrderState& from, std::uint64_t epoch_step, const StopBell& stop,
+             std::function<bool()> asks, NodeLink link, Region region, std::size_t number);
   std::optional<HostBatch> filled(std::int64_t first, const BatchShare& share);
   std::int64_t await_shown(std::int64_t row, std::int64_t count);
   bool doze();
@@ -58,6 +60,7 @@ class NodeMember {
 
   const LoaderParts* parts_;
   const OrderState from_;
+  const std::uint64_t epoch_step_;
   const StopBell* stop_;
   const std::function<bool()> asks_;
   NodeLink link_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <string_view>
 #include <utility>
 
@@ -49,8 +48,8 @@ void NodeReader::run() {
     why = read();
     // Who has asked meanwhile hears of the error, too.
     if (why == ReaderWords::failed) look(std::chrono::milliseconds(0));
-  } catch (const std::exception&) {
-    // No memory, for example: who reads by itself finds out what it is.
+  } catch (const std::exception& error) {
+    note(error);  // no memory, for example: who reads by itself finds out what it is
   }
   end(why);
 }
@@ -62,16 +61,20 @@ ReaderWords::Over NodeReader::read() {
     core_.emplace(limits_, work_.ranks, shown_, reader_now());
     if (work_.read_through) parts_->set->read_through(stop_->flag(), [this] { look(std::chrono::milliseconds(0)); });
     OrderState at = work_.at;
-    for (; show_epoch(at); at.rows_done = 0) {
-      ++at.epoch;
+    for (; show_epoch(at) && await_wanted(); at.rows_done = 0) {
+      at.epoch += work_.epoch_step;
       epoch_begin_ += parts_->rows;
     }
     return *stop_ ? ReaderWords::left : ReaderWords::broken;
   } catch (const DataError& error) {
-    const std::string_view text = error.what();
-    text.copy(region_.reader().error, sizeof region_.reader().error - 1);
+    note(error);
     return ReaderWords::failed;
   }
+}
+
+void NodeReader::note(const std::exception& error) {
+  const std::string_view text = error.what();
+  text.copy(region_.reader().error, sizeof region_.reader().error - 1);
 }
 
 void NodeReader::end(ReaderWords::Over why) {
@@ -84,7 +87,7 @@ void NodeReader::end(ReaderWords::Over why) {
 }
 
 bool NodeReader::show_epoch(const OrderState& at) {
-  RowArena arena(*parts_->layout, region_.size().slots, region_.rows());
+  RowArena arena(*parts_->layout, region_.size().slots, parts_->tail_bytes, region_.rows(), region_.tails());
   RowFlow flow(*parts_, at, arena);
   ReaderWords& words = region_.reader();
   const std::int64_t end = epoch_begin_ + parts_->rows;
@@ -142,6 +145,25 @@ bool NodeReader::await_floor(RowFlow& flow, std::int64_t least) {
     once_more = words.wanted.exchange(least) != least;
   }
   words.wanted = no_row;
+  return true;
+}
+
+// Until a member asks for a row that is not shown: nobody may need the next epoch.
+bool NodeReader::await_wanted() {
+  ReaderWords& words = region_.reader();
+  words.rests = true;
+  bool is_wanted = false;
+  for (bool once_more = true; !is_wanted; once_more = false) {
+    if (*stop_) return false;
+    look(once_more ? std::chrono::milliseconds(0) : look_again);
+    see_words();
+    for (std::size_t i = 0; i < guests_.size(); ++i) {
+      const std::int64_t wanted = region_.members()[i].wanted;
+      is_wanted |= guests_[i] && !guests_[i]->expelled && wanted != no_row && wanted > shown_;
+    }
+    if (!is_wanted && !obey(core_->blocked(reader_now()))) return false;
+  }
+  words.rests = false;
   return true;
 }
 
@@ -229,9 +251,9 @@ void NodeReader::tell_missing() {
   if (!missing) return;
   region_.reader().ranks = static_cast<std::uint32_t>(core_->came());
   if (*missing == 0) return;
-  std::fputs(fmt::format("dtrain: ParquetLoader: {} of this node's {} ranks have not asked for these rows within {} s; "
+  std::fputs(fmt::format("dtrain: {}: {} of this node's {} ranks have not asked for these rows within {} s; "
                          "its reader goes on without. Where their options differ each rank reads by itself\n",
-                         *missing, work_.ranks, limits_.join.count() / 1000)
+                         work_.who, *missing, work_.ranks, limits_.join.count() / 1000)
                  .c_str(),
              stderr);
 }

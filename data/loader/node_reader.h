@@ -3,8 +3,10 @@
 // members. It decides nothing; ShareCore does.
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,9 +22,11 @@ namespace dtrain::data {
 class NodeReader {
  public:
   struct Work {
+    std::string who;  // the loader, for what is written to standard error
     OrderState at;
-    int ranks;          // that should come
-    bool read_through;  // the files first
+    std::uint64_t epoch_step;  // between an epoch and the next one
+    int ranks;                 // that should come
+    bool read_through;         // the files first
   };
   // All but the work must outlive the reader.
   NodeReader(NodeDoor door, Region region, const ShareLimits& limits, const LoaderParts& parts, const Work& work,
@@ -32,7 +36,7 @@ class NodeReader {
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
-  // It shows no more rows, and nobody can ask it.
+  // It shows no more rows, and nobody can ask it. So it is when all members have left, too.
   bool has_ended() const { return region_.reader().over != ReaderWords::reads; }
 
  private:
@@ -45,11 +49,13 @@ class NodeReader {
   bool show_epoch(const OrderState& at);
   void show(std::span<const std::uint32_t> slots);
   bool await_floor(RowFlow& flow, std::int64_t least);
+  bool await_wanted();
   bool obey(const ShareCore::Verdict& verdict);
   void look(std::chrono::milliseconds limit);
   void admit(NodeLink link, int rank);
   void see_words();
   void tell_missing();
+  void note(const std::exception& error);
   void end(ReaderWords::Over why);
 
   std::optional<NodeDoor> door_;

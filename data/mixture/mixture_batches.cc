@@ -28,6 +28,7 @@ void begin_epoch(MixtureState& state, std::uint64_t epoch) {
 MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate)
     : options_(checked(std::move(given))),
       allocate_(std::move(allocate)),
+      job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
       ahead_("MixtureLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   std::vector<double> weights;
   for (const MixtureSource& source : options_.sources) weights.push_back(source.weight);
@@ -35,8 +36,8 @@ MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator alloca
   MixtureState begin{.orders = random_bits(options_.seed, 3)};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string& name = options_.sources[i].name;
-    sources_.push_back(std::make_unique<SourceReader>(source_options(options_, i), name));
-    const SourceReader& first = *sources_.front();
+    sources_.push_back(std::make_unique<SourceFiles>(source_options(options_, i), name));
+    const SourceFiles& first = *sources_.front();
     tensors_at_.push_back(tensors_at(first.name(), first.tensors(), name, sources_.back()->tensors()));
     rows_.push_back(sources_.back()->rows());
     begin.files = mixed(begin.files + sources_.back()->files_digest());
@@ -108,45 +109,63 @@ void MixtureBatches::load_state(const std::string& text) {
   ahead_.go_to(std::move(*state));
 }
 
-// On the thread, until it is stopped.
-void MixtureBatches::read_epochs(MixtureState at, Ahead::Output& output) {
-  for (const auto& source : sources_) {
-    if (options_.fully_executed && !executed_ && !output.stopped()) source->read_through(output.stopped());
+// On the thread, until it is stopped. If this rank has readers of its node, they work for the others until then, also
+// if this one has failed.
+void MixtureBatches::read_epochs(const MixtureState& from, Ahead::Output& output) {
+  const MixtureThread thread{.stop = output.stop(),
+                             .asks = [&output] { return output.is_asked(); },
+                             .job = job_,
+                             .from = to_text(from),
+                             .reads_through = options_.fully_executed && !executed_,
+                             .ranks = node_ranks_};
+  Readers readers;
+  for (const auto& source : sources_) readers.push_back(std::make_unique<SourceReader>(*source, thread));
+  try {
+    read_epochs(from, readers, output);
+  } catch (...) {
+    output.fail(std::current_exception());
   }
-  executed_ = !output.stopped();
-  while (!output.stopped() && read_epoch(at, output)) {
+}
+
+void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Output& output) {
+  for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
+    readers[i]->go_to(at.epoch, at.counts[i].taken);
+    readers[i]->read_through();
+  }
+  while (!output.stopped() && read_epoch(at, readers, output)) {
     begin_epoch(at, at.epoch + 1);
     if (!output.give(std::nullopt, at)) return;
   }
 }
 
 // The rest of the epoch. False: the thread must end.
-bool MixtureBatches::read_epoch(MixtureState& at, Ahead::Output& output) {
+bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Output& output) {
   const auto is_new = [](const SourceCount& one) { return one.taken == 0; };
   if (std::all_of(at.counts.begin(), at.counts.end(), is_new)) check_first_batch(at);
-  for (std::size_t i = 0; i < sources_.size(); ++i) sources_[i]->go_to(at.epoch, at.counts[i].taken);
+  for (std::size_t i = 0; i < readers.size(); ++i) readers[i]->go_to(at.epoch, at.counts[i].taken);
   MixtureOrder order = order_from(at);
   for (;;) {
     const std::vector<std::uint32_t> rows = order.take(global_rows());
     const BatchShare share = share_of(static_cast<std::int64_t>(rows.size()));
     if (share.batch_rows == 0) return true;
-    std::optional<HostBatch> batch = read(rows, share, output);
+    std::optional<HostBatch> batch = read(rows, share, readers, output.times);
     if (!batch) return false;
+    executed_ = true;
     at.counts = order.counts();
     if (!output.give(std::move(batch), at)) return false;
   }
 }
 
 std::optional<HostBatch> MixtureBatches::read(const std::vector<std::uint32_t>& rows, const BatchShare& share,
-                                              Ahead::Output& output) {
+                                              Readers& readers, LoaderTimes& times) const {
   const std::vector<SourceShare> shares = source_shares(rows, share, sources_.size());
   MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share, allocate_);
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
+  for (std::size_t i = 0; i < readers.size(); ++i) {
     std::span<const std::int64_t> places = shares[i].places;
     for (SourceRun run : shares[i].runs) {
       while (run.rows > 0) {
-        const std::int64_t count = std::min(run.rows, sources_[i]->left_of_epoch());
-        std::optional<HostBatch> part = sources_[i]->next(count, run.is_own, output.stopped(), output.times);
+        const std::int64_t count = std::min(run.rows, readers[i]->left_of_epoch());
+        std::optional<HostBatch> part = readers[i]->next(count, run.is_own, times);
         if (!part) return std::nullopt;
         run.rows -= count;
         if (!run.is_own) continue;

@@ -13,7 +13,9 @@
 
 #include "data/base/host_batch.h"
 #include "data/loader/read_ahead.h"
+#include "data/mixture/source_files.h"
 #include "data/mixture/source_reader.h"
+#include "data/node/node_job.h"
 #include "data/order/batch_share.h"
 #include "data/order/mixture_state.h"
 #include "dtrain/loader_times.h"
@@ -59,18 +61,24 @@ class MixtureBatches {
   MixtureOrder order_from(const MixtureState& state) const;
   BatchShare share_of(std::int64_t rows) const;
   void check_first_batch(const MixtureState& state) const;
-  void read_epochs(MixtureState at, Ahead::Output& output);
-  bool read_epoch(MixtureState& at, Ahead::Output& output);
-  std::optional<HostBatch> read(const std::vector<std::uint32_t>& rows, const BatchShare& share, Ahead::Output& output);
+  using Readers = std::vector<std::unique_ptr<SourceReader>>;  // of each source
+
+  void read_epochs(const MixtureState& from, Ahead::Output& output);
+  void read_epochs(MixtureState at, Readers& readers, Ahead::Output& output);
+  bool read_epoch(MixtureState& at, Readers& readers, Ahead::Output& output);
+  std::optional<HostBatch> read(const std::vector<std::uint32_t>& rows, const BatchShare& share, Readers& readers,
+                                LoaderTimes& times) const;
 
   const MixtureLoaderOptions options_;
   const BlockAllocator allocate_;
-  std::vector<std::unique_ptr<SourceReader>> sources_;
+  const std::optional<NodeJob> job_;  // whose ranks read together
+  std::vector<std::unique_ptr<SourceFiles>> sources_;
   std::vector<std::vector<std::size_t>> tensors_at_;  // of each source: which tensor of its batches each of names_ is
   std::vector<std::int64_t> rows_;                    // of each source
   std::vector<std::string> names_;
-  bool executed_ = false;  // the thread's: all files have been read once
-  Ahead ahead_;            // the last member: its thread uses the others
+  bool executed_ = false;          // the thread's: all files have been read once
+  std::optional<int> node_ranks_;  // the thread's: how many ranks of the node have come before
+  Ahead ahead_;                    // the last member: its thread uses the others
 };
 
 }  // namespace dtrain::data

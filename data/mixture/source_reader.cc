@@ -4,62 +4,72 @@
 
 #include <utility>
 
-#include "data/base/random_bits.h"
 #include "data/mixture/mixture_plan.h"
 #include "data/order/order_state.h"
 #include "data/order/row_order.h"
 
 namespace dtrain::data {
-SourceReader::SourceReader(const ParquetLoaderOptions& options, std::string name)
-    : name_(std::move(name)),
-      files_(mixture_name, options),
-      seed_(options.seed),
-      window_(options.shuffle ? files_.window(options.window_size_bytes) : 0) {
-  if (options.fully_executed && window_ != RowOrder::whole_set && files_.set().is_remote()) {
-    refuse_mixture(fmt::format(
-        "fully_executed is for files of this machine, which stay in its memory once they are read; those of "
-        "source '{}' are in an object store. Leave it out, or copy the files here",
-        name_));
-  }
-}
+namespace {
 
-// A window of all rows reads all files before the first row anyhow.
-void SourceReader::read_through(const std::atomic<bool>& stop) const {
-  if (window_ != RowOrder::whole_set) files_.set().read_through(stop);
-}
+// Epoch e of the mixture begins with epoch e of each source. Those that the source needs in addition have numbers that
+// no epoch of the mixture has.
+constexpr int again_bits = 32;
 
-std::uint64_t SourceReader::files_digest() const {
-  std::uint64_t digest = files_.set().digest();
-  for (const char letter : name_) digest = mixed(digest + static_cast<unsigned char>(letter) + 1);
-  return digest;
-}
+}  // namespace
 
-std::uint64_t SourceReader::order_digest() const {
-  return mixed(mixed(seed_ + 1) + static_cast<std::uint64_t>(window_));
-}
+SourceReader::SourceReader(SourceFiles& source, const MixtureThread& thread)
+    : source_(&source),
+      thread_(&thread),
+      parts_(source.files().parts()),
+      // A window of all rows reads all files before the first row anyhow.
+      reads_through_(thread.reads_through && source.window() != RowOrder::whole_set) {}
 
 void SourceReader::go_to(std::uint64_t epoch, std::int64_t taken) {
-  if (epoch != epoch_ || taken != taken_) reader_.reset();
+  if (epoch != epoch_ || taken != taken_) rows_.reset();
   epoch_ = epoch;
   taken_ = taken;
 }
 
-// Epoch e of the mixture begins with epoch e of each source. Those that the source needs in addition have numbers that
-// no epoch of the mixture has.
-std::optional<HostBatch> SourceReader::next(std::int64_t count, bool is_own, const std::atomic<bool>& stop,
-                                            LoaderTimes& times) {
-  // What was stopped or has failed is not used again.
-  std::unique_ptr<EpochReader> reader = std::move(reader_);
-  if (!reader) {
-    const auto again = static_cast<std::uint64_t>(taken_ / rows());
-    const OrderState at{
-        .epoch = epoch_ + (again << 32), .rows_done = taken_ % rows(), .seed = seed_, .window = window_};
-    reader = std::make_unique<EpochReader>(files_.parts(), at);
+OrderState SourceReader::at() const {
+  const auto again = static_cast<std::uint64_t>(taken_ / source_->rows());
+  return {.epoch = epoch_ + (again << again_bits),
+          .rows_done = taken_ % source_->rows(),
+          .seed = source_->seed(),
+          .window = source_->window(),
+          .digest = source_->files().set().digest()};
+}
+
+void SourceReader::read_through() {
+  if (!reads_through_) return;
+  if (thread_->job) return open();
+  source_->files().set().read_through(thread_->stop.flag());
+  reads_through_ = false;
+}
+
+void SourceReader::open() {
+  std::optional<NodePlan> plan;
+  claim_.reset();
+  if (thread_->job && thread_->ranks != 1) {
+    claim_.emplace(fmt::format("{}\n{}\n{}", thread_->from, to_text(at()), source_->files().rows_text()));
+    plan = NodePlan{.who = fmt::format("{}: source '{}'", mixture_name, source_->name()),
+                    .job = *thread_->job,
+                    .rows = claim_->name(),
+                    .ranks = thread_->ranks.value_or(thread_->job->local_ranks),
+                    .read_through = std::exchange(reads_through_, false),
+                    .epoch_step = std::uint64_t{1} << again_bits};
   }
+  std::unique_ptr<NodeReader> reader;
+  rows_ = std::make_unique<BatchSource>(parts_, at(), plan, thread_->stop, thread_->asks, reader);
+  if (reader) readers_.push_back(std::move(reader));
+}
+
+std::optional<HostBatch> SourceReader::next(std::int64_t count, bool is_own, LoaderTimes& times) {
+  std::erase_if(readers_, [](const auto& reader) { return reader->has_ended(); });
+  if (!rows_) open();
   const std::int64_t own = is_own ? count : 0;
-  std::optional<HostBatch> batch = reader->next({.batch_rows = count, .first = 0, .rows = own}, stop, times);
+  std::optional<HostBatch> batch = rows_->next(at(), {.batch_rows = count, .first = 0, .rows = own}, times);
+  if (const auto ranks = rows_->ranks()) thread_->ranks = ranks;
   taken_ += count;
-  if (batch && taken_ % rows() != 0) reader_ = std::move(reader);
   return batch;
 }
 

@@ -1,52 +1,59 @@
 #pragma once
-// One source of a mixture: its files and their order, and its rows one after the other, epoch after epoch.
-#include <atomic>
-#include <cstddef>
+// The rows of one source of a mixture, one after the other, epoch after epoch: from the node's reader of the source, or
+// read by this rank. For the thread that reads.
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "data/base/host_batch.h"
-#include "data/base/row_layout.h"
-#include "data/flow/epoch_reader.h"
-#include "data/loader/loader_files.h"
+#include "data/loader/batch_source.h"
+#include "data/loader/node_reader.h"
+#include "data/mixture/source_files.h"
+#include "data/node/name_claim.h"
 #include "dtrain/loader_times.h"
-#include "dtrain/parquet_options.h"
 
 namespace dtrain::data {
 
+// What the sources of a mixture have in common while a thread reads.
+struct MixtureThread {
+  const StopBell& stop;
+  std::function<bool()> asks;  // the program waits for a batch in this moment
+  std::optional<NodeJob> job;  // whose ranks read together
+  std::string from;            // the state with which the thread has begun: ranks with another one share no rows
+  bool reads_through;          // the files are read once before the first row
+  std::optional<int>& ranks;   // how many ranks of the node have come, if that is known
+};
+
 class SourceReader {
  public:
-  // Takes the files, the columns, the window and the seed of the options. Throws ConfigError or DataError.
-  SourceReader(const ParquetLoaderOptions& options, std::string name);
+  // Both must outlive the reader. Destroyed when `stop` has been rung, and not before: the other ranks of the node may
+  // need what it reads.
+  SourceReader(SourceFiles& source, const MixtureThread& thread);
 
-  const std::string& name() const { return name_; }
-  const std::vector<TensorColumns>& tensors() const { return files_.tensors(); }
-  const RowLayout& layout() const { return files_.layout(); }
-  std::int64_t rows() const { return files_.rows(); }
-  // Of the files, and of the order of their rows.
-  std::uint64_t files_digest() const;
-  std::uint64_t order_digest() const;
-
-  // The other members are for the thread that reads.
-  void read_through(const std::atomic<bool>& stop) const;
   // The mixture's epoch begins with epoch `epoch` of the source. `taken` of its rows have been taken.
   void go_to(std::uint64_t epoch, std::int64_t taken);
+  // Reads the files once, if that is wanted and has not been done.
+  void read_through();
   // The next `count` rows, which do not go beyond left_of_epoch(); with `is_own` false they are only passed. Nothing if
-  // `stop` became true.
-  std::optional<HostBatch> next(std::int64_t count, bool is_own, const std::atomic<bool>& stop, LoaderTimes& times);
-  std::int64_t left_of_epoch() const { return rows() - taken_ % rows(); }
+  // `stop` has been rung. Throws DataError.
+  std::optional<HostBatch> next(std::int64_t count, bool is_own, LoaderTimes& times);
+  std::int64_t left_of_epoch() const { return source_->rows() - taken_ % source_->rows(); }
 
  private:
-  const std::string name_;
-  LoaderFiles files_;
-  const std::uint64_t seed_;
-  const std::int64_t window_;  // RowOrder's
-  std::uint64_t epoch_ = 0;    // of the mixture
+  OrderState at() const;
+  void open();
+
+  SourceFiles* source_;
+  const MixtureThread* thread_;
+  const LoaderParts parts_;
+  std::uint64_t epoch_ = 0;  // of the mixture
   std::int64_t taken_ = 0;
-  std::unique_ptr<EpochReader> reader_;  // none: no row of the source's epoch has been needed
+  bool reads_through_;
+  std::optional<NameClaim> claim_;
+  // Of this rank: that of rows_, and earlier ones that others have not left yet.
+  std::vector<std::unique_ptr<NodeReader>> readers_;
+  std::unique_ptr<BatchSource> rows_;  // none: no row has been needed from here on
 };
 
 }  // namespace dtrain::data

@@ -21,7 +21,8 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<bool
 
 bool is_possible(const RegionSize& size) {
   return size.members > 0 && size.members <= members_max && size.ring_rows > 0 && size.ring_rows <= region_ring_max &&
-         size.row_bytes > 0 && size.slots > 0 && size.slots <= bytes_max / size.row_bytes;
+         size.row_bytes > 0 && size.slots > 0 && size.slots <= bytes_max / size.row_bytes &&
+         size.tail_bytes <= bytes_max;
 }
 
 }  // namespace
@@ -30,6 +31,11 @@ std::size_t Region::ring_at(const RegionSize& size) { return sizeof(ReaderWords)
 
 std::size_t Region::rows_at(const RegionSize& size) {
   const std::size_t end = ring_at(size) + size.ring_rows * sizeof(std::uint32_t);
+  return (end + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+std::size_t Region::tails_at(const RegionSize& size) {
+  const std::size_t end = rows_at(size) + size.slots * size.row_bytes;
   return (end + page_bytes - 1) / page_bytes * page_bytes;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The memory that the ranks of a node map: rows that wait, in slots; which slots' rows come next; and words by which
-// the reader and the members see each other. It has no name and no file, so nothing is left when all have gone.
+// The memory that the ranks of a node map: rows that wait, in slots, with their tails; which slots' rows come next; and
+// words by which the reader and the members see each other. It has no name and no file, so nothing is left when all
+// have gone.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +30,9 @@ struct alignas(64) ReaderWords {
   std::atomic<std::int64_t> shown = 0;
   std::atomic<std::int64_t> wanted = no_row;  // it sleeps until the members have passed this row
   std::atomic<std::uint64_t> beat = 0;        // rises while it works, also where no row is shown for long
-  std::atomic<std::uint32_t> over = reads;    // no row is shown any more. failed: a DataError, which is in `error`
+  std::atomic<std::uint32_t> over = reads;    // no row is shown any more. failed: a DataError, which is in `error`.
+                                              // broken: why, in `error`, if there is more to say
+  std::atomic<bool> rests = false;            // it begins with the next epoch when a member wants a row of it
   std::atomic<std::uint32_t> ranks = 0;       // how many have come, once it waits for no more
   std::atomic<std::int64_t> disk_ns = 0, decode_ns = 0, copy_ns = 0;  // of reading, in all
   char error[2000] = {};
@@ -37,6 +40,8 @@ struct alignas(64) ReaderWords {
 
 struct RegionSize {
   std::uint64_t members = 0, ring_rows = 0, slots = 0, row_bytes = 0;
+  std::uint64_t tail_bytes =
+      0;  // for rows that differ in length: as many as there can be. Those not used take no memory
 
   bool operator==(const RegionSize&) const = default;
 };
@@ -58,6 +63,7 @@ class Region {
   // The slots of the next `count` rows from `row` on, or as many as lie side by side.
   std::span<std::uint32_t> ring(std::int64_t row, std::int64_t count) const;
   std::byte* rows() const { return begin_ + rows_at(size_); }
+  std::span<std::byte> tails() const { return {begin_ + tails_at(size_), size_.tail_bytes}; }
 
  private:
   Region(OwnedFd memory, const RegionSize& size, std::byte* begin)
@@ -65,7 +71,8 @@ class Region {
   static std::optional<Region> map(OwnedFd memory, const RegionSize& size);
   static std::size_t ring_at(const RegionSize& size);
   static std::size_t rows_at(const RegionSize& size);
-  static std::size_t bytes(const RegionSize& size) { return rows_at(size) + size.slots * size.row_bytes; }
+  static std::size_t tails_at(const RegionSize& size);
+  static std::size_t bytes(const RegionSize& size) { return tails_at(size) + size.tail_bytes; }
 
   OwnedFd memory_;
   RegionSize size_;

@@ -15,6 +15,7 @@ void copy_common_options(const From& from, To& to) {
   to.seed = from.seed;
   to.window_size_bytes = from.window_size_bytes;
   to.fully_executed = from.fully_executed;
+  to.one_reader = from.one_reader;
   to.drop_last = from.drop_last;
   to.prefetch = from.prefetch;
   to.pin_memory = from.pin_memory;

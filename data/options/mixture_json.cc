@@ -87,9 +87,6 @@ void set_options(const std::string& where, const std::string& text, MixtureLoade
   }
   if (const Json ends = taken(object, "epoch_ends"); !ends.is_null()) options.epoch_ends = end_of(where, ends);
   if (object.contains("paths")) refuse_option(where, "paths are those of the sources");
-  if (object.contains("one_reader")) {
-    refuse_option(where, "there is no one_reader; each rank reads a mixture by itself");
-  }
   ParquetLoaderOptions read;
   copy_common_options(options, read);
   read = parquet_options(where, object, std::move(read));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "data/base/tail_heap.h"
 #include "data/order/row_order.h"
 
 namespace dtrain::data {
@@ -12,15 +13,16 @@ namespace dtrain::data {
 // What the shuffle keeps for a row that waits, beside the row: its key and a link.
 inline constexpr std::int64_t bytes_beside_row = 8;
 
-// The same for a row with ragged columns: where its block is, and what malloc adds to one; and for each such column the
-// end of its bytes.
-inline constexpr std::int64_t bytes_beside_tail = 8 + 16, bytes_of_end = 8;
+// The same for a row with ragged columns: where its tail begins, twice, and where it ends; and for each such column
+// the end of its bytes.
+inline constexpr std::int64_t bytes_beside_tail = 3 * sizeof(TailHeap::Number), bytes_of_end = sizeof(std::uint64_t);
 
 // What rows take in memory, by the files' footers.
 struct RowBytes {
   std::int64_t waiting = 0;        // of a row that waits, on average, in the row group with the longest rows
   std::int64_t largest_group = 0;  // of the largest row group, decoded
   std::size_t largest = 0;         // its number
+  std::int64_t tail = 0;           // of `waiting`: the ends and the bytes of the ragged columns
 
   bool operator==(const RowBytes&) const = default;
 };
@@ -29,7 +31,6 @@ struct RowBytes {
 inline RowBytes row_bytes(std::int64_t fixed, std::int64_t ragged, std::span<const std::int64_t> group_rows,
                           std::span<const std::int64_t> tails) {
   RowBytes result{.waiting = fixed};
-  if (ragged > 0) result.waiting += bytes_beside_tail + ragged * bytes_of_end;
   std::int64_t longest = 0;
   for (std::size_t group = 0; group < group_rows.size(); ++group) {
     const std::int64_t rows = group_rows[group];
@@ -42,7 +43,10 @@ inline RowBytes row_bytes(std::int64_t fixed, std::int64_t ragged, std::span<con
       result.largest = group;
     }
   }
-  result.waiting += longest;
+  if (ragged == 0) return result;
+  result.tail = ragged * bytes_of_end + longest;
+  result.waiting +=
+      bytes_beside_tail + static_cast<std::int64_t>(TailHeap::bytes_for(static_cast<std::size_t>(result.tail)));
   return result;
 }
 

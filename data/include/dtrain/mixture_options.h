@@ -43,6 +43,7 @@ struct MixtureLoaderOptions {
   std::uint64_t seed = 0;
   std::int64_t window_size_bytes = 0;  // of each source
   bool fully_executed = false;
+  bool one_reader = true;  // of each source
   bool drop_last = false;
   int prefetch = 4;
   PinMemory pin_memory = PinMemory::no;

@@ -48,7 +48,7 @@ struct ParquetLoaderOptions {
 
   // The ranks of a node read the files together: one reads, the others copy their rows from memory that it shares with
   // them. It finds them by LOCAL_RANK, LOCAL_WORLD_SIZE and the job's name, as launchers set them. Where world_size is
-  // 1, and with columns whose rows differ in length, each rank reads by itself. The rows are the same either way.
+  // 1 each rank reads by itself. The rows are the same either way.
   bool one_reader = true;
 
   bool drop_last = false;

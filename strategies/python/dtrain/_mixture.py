@@ -46,7 +46,7 @@ class MixtureLoader(BatchReader):
 
     sources: by their names, each with paths; and weight, window_size_bytes and seed, if they are not 1, the mixture's,
     and the mixture's plus the source's number. epoch_ends: "first" (before a source begins again), "all" (when each has
-    been read) or "never". The other options are ParquetLoader's, window_size_bytes that of each source.
+    been read) or "never". The other options are ParquetLoader's, window_size_bytes and one_reader those of each source.
     docs/training/mixtures.md has more.
 
     Raises ValueError if an option, a weight or a state makes no sense, and DataError if a file cannot be read or if two
@@ -56,11 +56,11 @@ class MixtureLoader(BatchReader):
 
     def __init__(self, sources, *, epoch_ends, batch_size, columns=(), matrices=None, fill=None, rank=None,
                  world_size=None, shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False,
-                 prefetch=4, pin_memory=False):
+                 prefetch=4, pin_memory=False, one_reader=True):
         options = self._common_options(
             batch_size, columns, matrices, fill, rank, world_size, fully_executed, shuffle=shuffle, seed=seed,
-            window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch, epoch_ends=epoch_ends,
-            sources=[_source_of(*source) for source in sources.items()])
+            window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch, one_reader=one_reader,
+            epoch_ends=epoch_ends, sources=[_source_of(*source) for source in sources.items()])
         _bind()
         self._open(options, pin_memory)
 

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, ROWS, table, write_set
+from tables import ALL, GROUP, ROWS, ragged_table, table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 
@@ -98,17 +98,7 @@ class Loader(unittest.TestCase):
 
     def ragged(self, name, rows=4001):
         """Files with columns whose rows differ in length, and what pyarrow reads from them."""
-        draw = random.Random(rows)
-        lists = [list(range(draw.choice((0, 0, 1, 7)))) for _ in range(rows)]
-        columns = pyarrow.table({
-            "id": numpy.arange(rows),
-            "word": pyarrow.array([draw.choice(("", "one", "dix-neuf \u00e9t\u00e9s")) for _ in range(rows)]),
-            "blob": pyarrow.array([draw.randbytes(draw.randrange(40)) for _ in range(rows)], pyarrow.large_binary()),
-            "list": pyarrow.array(lists, pyarrow.list_(pyarrow.int64())),
-            "flags": pyarrow.array([[at % 3 == 1 for at in one] for one in lists], pyarrow.list_(pyarrow.bool_())),
-            "large": pyarrow.array([one[1:] for one in lists], pyarrow.large_list(pyarrow.float32())),
-            "small": pyarrow.array(numpy.arange(rows) % 100, pyarrow.int8())})
-        third = rows // 3
+        columns, third = ragged_table(rows), rows // 3
         return self.write(name, columns[:third], columns[third:], row_group_size=GROUP, compression="zstd"), columns
 
     def test_rows_that_differ_in_length(self):
@@ -117,7 +107,7 @@ class Loader(unittest.TestCase):
         rows = {name: columns[name].to_pylist() for name in columns.column_names}
         rows["word"] = [word.encode() for word in rows["word"]]
         types = {"word": "Byte", "blob": "Byte", "list": "Long", "flags": "Bool", "large": "Float"}
-        for window, world in ((0, 1), (500_000, 4)):
+        for window, world in ((0, 1), (1_000_000, 4)):
             options = {"paths": [str(folder)], "columns": [], "window": window, "batch_size": 101, "world_size": world}
             seen, repeated = [], 0
             for rank in range(world):

@@ -10,7 +10,9 @@
 // first batch. "env": variables that are set, or taken away if they are empty. "break": 100 bytes of that file, from
 // "at" on, are overwritten after each batch. With "twin" a second loader with the same options reads its epoch after
 // the first batch; the answer says how many batches that had. With "fork" a child is forked after the first batch. It
-// has all descriptors until the next job.
+// has all descriptors until the next job. With "mixture", a map of folders and weights, it is a MixtureLoader that
+// takes "steps", each {"weights": {...}, "batches": N}: new weights, if there are any, and so many batches, or all to
+// the end of the epoch. "ends" is "all" or "first"; "wait" is at the end of the steps.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -20,21 +22,24 @@
 #include <chrono>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "data/loader/batch_loader.h"
 #include "data/torch/loaded_batch.h"
 #include "data/torch/torch_memory.h"
+#include "dtrain/mixture_loader.h"
 #include "dtrain/parquet_loader.h"
 
 namespace {
 
 using Json = nlohmann::json;
 
-dtrain::ParquetLoaderOptions options_of(const Json& job) {
-  dtrain::ParquetLoaderOptions options;
-  options.paths = job.at("paths").get<std::vector<std::string>>();
+// What both loaders have.
+template <typename Options>
+Options common_options(const Json& job) {
+  Options options;
   options.columns = job.value("columns", std::vector<std::string>());
   options.matrices = job.value("matrices", options.matrices);
   options.batch_size = job.value("batch_size", std::int64_t{64});
@@ -43,14 +48,29 @@ dtrain::ParquetLoaderOptions options_of(const Json& job) {
   options.shuffle = job.value("shuffle", true);
   options.seed = job.value("seed", std::uint64_t{0});
   options.window_size_bytes = job.value("window", std::int64_t{0});
-  options.drop_last = job.value("drop_last", false);
-  options.prefetch = job.value("prefetch", 2);
   options.fully_executed = job.value("fully_executed", false);
   options.one_reader = job.value("one_reader", true);
+  options.drop_last = job.value("drop_last", false);
+  options.prefetch = job.value("prefetch", 2);
   const std::string pin = job.value("pin_memory", "no");
   options.pin_memory = pin == "yes"         ? dtrain::PinMemory::yes
                        : pin == "automatic" ? dtrain::PinMemory::automatic
                                             : dtrain::PinMemory::no;
+  return options;
+}
+
+dtrain::ParquetLoaderOptions options_of(const Json& job) {
+  auto options = common_options<dtrain::ParquetLoaderOptions>(job);
+  options.paths = job.at("paths").get<std::vector<std::string>>();
+  return options;
+}
+
+dtrain::MixtureLoaderOptions mixture_of(const Json& job) {
+  auto options = common_options<dtrain::MixtureLoaderOptions>(job.at("options"));
+  options.epoch_ends = job.value("ends", "all") == "all" ? dtrain::MixtureEnd::all : dtrain::MixtureEnd::first;
+  for (const auto& [folder, weight] : job.at("mixture").items()) {
+    options.sources.push_back({.name = folder, .paths = {folder}, .weight = weight.get<double>()});
+  }
   return options;
 }
 
@@ -68,6 +88,10 @@ Json told(const dtrain::LoadedBatch& batch, const std::string& state, bool value
   if (const auto id = batch.tensors.find("id"); id != batch.tensors.end()) {
     const auto* begin = id->second.data_ptr<std::int64_t>();
     answer["ids"] = std::vector<std::int64_t>(begin, begin + id->second.numel());
+  }
+  if (const auto source = batch.tensors.find("mixture.source"); source != batch.tensors.end()) {
+    const auto* begin = source->second.data_ptr<std::int64_t>();
+    answer["sources"] = std::vector<std::int64_t>(begin, begin + source->second.numel());
   }
   for (const auto& [name, tensor] : batch.tensors) {
     if (values) answer["tensors"][name] = values_of(tensor);
@@ -104,6 +128,29 @@ void end_child(pid_t& child) {
   child = 0;
 }
 
+void await_line() {
+  std::cout << R"({"ready": true})" << std::endl;  // tidy: allow endl, because somebody waits for it
+  std::string line;
+  std::getline(std::cin, line);
+}
+
+void run_mixture(const Json& job, Json& answer) {
+  dtrain::MixtureLoader loader(mixture_of(job));
+  if (job.contains("state")) loader.load_state(job["state"]);
+  for (const Json& step : job.at("steps")) {
+    if (step.contains("weights")) loader.set_weights(step["weights"].get<std::map<std::string, double>>());
+    Json& batches = answer["epochs"].emplace_back(Json::array());
+    for (std::int64_t left = step.value("batches", std::int64_t{1} << 40); left > 0; --left) {
+      const auto batch = loader.next();
+      if (!batch) break;
+      if (!job.value("quiet", false)) batches.push_back(told(*batch, loader.state(), job.value("values", false)));
+    }
+  }
+  answer["state"] = loader.state();
+  answer["epoch"] = loader.epoch();
+  if (job.value("wait", false)) await_line();
+}
+
 void run(const Json& job, Json& answer, pid_t& child) {
   const Json env = job.value("env", Json::object());
   for (const auto& [name, value] : env.items()) {
@@ -116,11 +163,7 @@ void run(const Json& job, Json& answer, pid_t& child) {
   {
     dtrain::ParquetLoader loader(options_of(job.at("options")));
     answer["loader"] = {{"rows", loader.rows()}, {"batches", loader.batches()}};
-    if (job.value("wait", false)) {
-      std::cout << R"({"ready": true})" << std::endl;  // tidy: allow endl, because somebody waits for it
-      std::string line;
-      std::getline(std::cin, line);
-    }
+    if (job.value("wait", false)) await_line();
     if (job.contains("state")) loader.load_state(job["state"]);
     std::optional<dtrain::ParquetLoader> twin;
     if (job.value("twin", false)) twin.emplace(options_of(job.at("options")));
@@ -176,7 +219,11 @@ int main() {
     end_child(child);
     try {
       const Json job = Json::parse(line);
-      job.value("memory", false) ? run_in_memory_of_torch(job, answer) : run(job, answer, child);
+      if (job.value("memory", false)) {
+        run_in_memory_of_torch(job, answer);
+      } else {
+        job.contains("mixture") ? run_mixture(job, answer) : run(job, answer, child);
+      }
     } catch (const dtrain::ConfigError& error) {
       answer["config_error"] = error.what();
     } catch (const dtrain::DataError& error) {

@@ -4,6 +4,7 @@ would read by itself, whoever leaves or dies."""
 import json
 import os
 import pathlib
+import random
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, table, write_set
+from tables import ALL, GROUP, ragged_table, table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 RANKS = 4
@@ -35,6 +36,10 @@ class Rank:
         job["options"] = {"rank": self.rank, "world_size": RANKS, "columns": ["id"], "window": WINDOW,
                           "batch_size": 100, **options}
         self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+
+    def go_on(self):
+        self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def answer(self):
@@ -61,8 +66,18 @@ class NodeLoader(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         cls.set = str(write_set(cls.folder / "set"))
+        cls.ragged = cls.write("ragged", *(ragged_table(4000).slice(first, 2000) for first in (0, 2000)),
+                               row_group_size=GROUP, compression="zstd")
         cls.ranks = [Rank(rank) for rank in range(RANKS)]
         cls.addClassCleanup(lambda: [rank.end() for rank in cls.ranks])
+
+    @classmethod
+    def write(cls, name, *tables, **options):
+        folder = cls.folder / name
+        folder.mkdir()
+        for number, one in enumerate(tables):
+            parquet.write_table(one, folder / f"{number}.parquet", **options)
+        return str(folder)
 
     def ask(self, options=None, ranks=None, each=None, **job):
         """The answers of all ranks to a job. each: what else a rank's job has."""
@@ -92,6 +107,16 @@ class NodeLoader(unittest.TestCase):
                 job = {"epochs": 3, "values": "matrices" in options}
                 self.same(self.ask(options, **job), self.alone(options, **job))
 
+    def ragged_options(self):
+        return {"paths": [self.ragged], "columns": ["id", "blob", "list"], "window": 700_000}
+
+    def test_rows_that_differ_in_length(self):
+        """The same, of strings and lists of which one row is very long."""
+        for options in ({"columns": [], "window": 0}, {"batch_size": 101}, {"columns": ["word"], "window": 120_000, "drop_last": True}):
+            with self.subTest(options=options):
+                options = {**self.ragged_options(), **options}
+                self.same(self.ask(options, epochs=2, values=True), self.alone(options, epochs=2, values=True))
+
     def test_virtual_local_ranks(self):
         """All have LOCAL_RANK=0. Nobody waits: the second epoch begins when all are known to have passed the first."""
         expected, begin = self.alone(epochs=3), time.monotonic()
@@ -113,22 +138,21 @@ class NodeLoader(unittest.TestCase):
             self.same(self.ask(state=state, epochs=3), self.alone(state=state, epochs=3))
 
     def test_each_byte_is_read_once(self):
-        rows = 100_000
-        columns = pyarrow.table({f"f{at}": numpy.random.default_rng(at).random(rows) for at in range(10)})
-        folder = self.folder / "wide"
-        folder.mkdir()
-        parquet.write_table(columns, folder / "0.parquet", row_group_size=5000, compression="none",
-                            use_dictionary=False)
-        size = 10 * 8 * rows
-        before = [rank.bytes_read() for rank in self.ranks]
-        answers = self.ask({"paths": [str(folder)], "columns": [], "window": 650_000, "batch_size": 500},
-                           quiet=True)
-        self.assertEqual({answer["epoch"] for answer in answers}, {1})
-        read = sum(rank.bytes_read() for rank in self.ranks) - sum(before)
-        # Footers are read by all. The reader goes on to the next epoch, and when its rank has ended others read what is
-        # left by themselves.
-        self.assertLess(read, 1.6 * size)
-        self.assertGreater(read, 0.99 * size)
+        rows, draw = 100_000, random.Random(1)
+        numbers = pyarrow.table({f"f{at}": numpy.random.default_rng(at).random(rows) for at in range(10)})
+        words = pyarrow.table({"word": pyarrow.array([draw.randbytes(draw.randrange(161)) for _ in range(rows)])})
+        for name, columns, window in (("numbers", numbers, 650_000), ("words", words, 1_000_000)):
+            with self.subTest(columns=name):
+                folder = self.write(name, columns, row_group_size=5000, compression="none", use_dictionary=False)
+                size = 80 * rows
+                before = [rank.bytes_read() for rank in self.ranks]
+                answers = self.ask({"paths": [folder], "columns": [], "window": window, "batch_size": 500}, quiet=True)
+                self.assertEqual({answer["epoch"] for answer in answers}, {1})
+                read = sum(rank.bytes_read() for rank in self.ranks) - sum(before)
+                # Footers are read by all. The reader goes on to the next epoch, and when its rank has ended others read
+                # what is left by themselves.
+                self.assertLess(read, 1.6 * size)
+                self.assertGreater(read, 0.99 * size)
 
     def test_a_rank_that_leaves_early(self):
         """It may be the reader. The others get all their rows, and wait for nobody. It leaves when all have come: only
@@ -139,6 +163,9 @@ class NodeLoader(unittest.TestCase):
             self.assertEqual(found[leaver]["epochs"][1], expected[leaver]["epochs"][1][:4])
             rest = [rank for rank in range(RANKS) if rank != leaver]
             self.same([found[rank] for rank in rest], [expected[rank] for rank in rest])
+        job = {"options": self.ragged_options(), "epochs": 2, "values": True}
+        found = self.ask(**job, each={0: {"batches": 12}})
+        self.same(found[1:], self.alone(**job)[1:])
 
     def test_ranks_that_leave_early_and_have_forked(self):
         """The children keep their sockets; one of the two ranks has no reader. The others wait for neither."""
@@ -150,24 +177,32 @@ class NodeLoader(unittest.TestCase):
     def test_the_reader_dies(self):
         """In another round, so that it is surely rank 0: it has begun when the others are not there yet. The last rank
         does not come, so the others cannot have read more than 4096 rows."""
-        reader, *others = ranks = [Rank(rank, round=1) for rank in range(RANKS - 1)]
+        others = [Rank(rank, round=1) for rank in range(1, RANKS - 1)]
         try:
-            self.ask({"one_reader": False}, ranks, batches=1)  # all have torch before the reader counts its seconds
-            reader.begin({"paths": [self.set]}, epochs=1000)
+            for options, job in (({"paths": [self.set]}, {}), (self.ragged_options(), {"values": True})):
+                with self.subTest(options=options):
+                    self.same(self.when_the_reader_dies(others, options, job),
+                              self.alone(options, epochs=3, **job)[1:-1])
+        finally:
+            said = [rank.end() for rank in others]
+        line = "the rank that read for its node has ended; this rank reads by itself from here"
+        self.assertEqual([text.count(line) for text in said], [2, 2])
+
+    def when_the_reader_dies(self, others, options, job):
+        reader = Rank(0, round=1)
+        try:
+            # All have torch before the reader counts its seconds.
+            self.ask({"one_reader": False}, [reader, *others], batches=1)
+            reader.begin(options, epochs=1000)
             self.until_shares(reader)
             for rank in others:
-                rank.begin({"paths": [self.set]}, epochs=3)
+                rank.begin(options, epochs=3, **job)
             for rank in others:
                 self.until_shares(rank)
-            reader.process.kill()
-            self.same([rank.answer() for rank in others], self.alone(epochs=3)[1:-1])
         finally:
             reader.process.kill()
-            reader.process.stdin.close()
-            reader.process.wait(timeout=30)
-            said = [rank.end() for rank in others]
-        for text in said:
-            self.assertIn("the rank that read for its node has ended; this rank reads by itself from here", text)
+            reader.end()
+        return [rank.answer() for rank in others]
 
     @staticmethod
     def shares(rank):
@@ -197,6 +232,67 @@ class NodeLoader(unittest.TestCase):
                     self.assertIn(f"{folder}/1.parquet, row group 0, column 'id'", answer["data_error"])
                     self.assertNotIn("\n", answer["data_error"])
                 self.assertLess(time.monotonic() - begin, 9, "a rank has waited for a reader that has ended")
+
+    def sources(self):
+        """A mixture's sources and their weights. The small one comes again and again."""
+        if not hasattr(self, "web"):
+            type(self).web = self.write("web", table(0, 2100).select(["id", "pair"]), row_group_size=GROUP)
+            type(self).books = self.write("books", table(2100, 900).select(["id", "pair"]), row_group_size=GROUP)
+            type(self).code = self.write("code", table(3000, 50).select(["id", "pair"]), row_group_size=GROUP)
+        return {self.web: 3, self.books: 2, self.code: 0.5}
+
+    def test_rows_of_a_mixture(self):
+        """Each source has one reader for all ranks. Its epochs come again within one of the mixture, and all begin anew
+        with the next."""
+        steps = [{}, {}, {"batches": 3}]
+        for options in ({}, {"window": 0}, {"batch_size": 7, "prefetch": 1}):
+            for ends in ("all", "first"):
+                with self.subTest(options=options, ends=ends):
+                    job = {"mixture": self.sources(), "steps": steps, "ends": ends}
+                    self.same(self.ask(options, **job), self.alone(options, **job))
+
+    def test_a_mixture_goes_on_exactly(self):
+        """With new weights between batches, and from a state."""
+        weights = [dict(zip(self.sources(), each)) for each in ((1, 1, 1), (0, 1, 0), (5, 1, 1))]
+        job = {"options": {"batch_size": 40}, "mixture": self.sources(),
+               "steps": [{"batches": 5}, *({"weights": each, "batches": 4} for each in weights), {}]}
+        expected = self.alone(**job)
+        self.same(self.ask(**job), expected)
+        for step, batch in ((0, 2), (2, 1)):
+            again = {**job, "state": expected[0]["epochs"][step][batch]["state"], "steps": [{}, {}]}
+            self.same(self.ask(**again), self.alone(**again))
+
+    def test_a_rank_leaves_a_mixture(self):
+        """It has readers that the others need, or it has none."""
+        job = {"options": {"batch_size": 20}, "mixture": self.sources(), "steps": [{}]}
+        expected = self.alone(**job)
+        for leaver in (0, 1):
+            begin = time.monotonic()
+            found = self.ask(**job, each={leaver: {"steps": [{"batches": 5}]}})
+            rest = [rank for rank in range(RANKS) if rank != leaver]
+            self.same([found[rank] for rank in rest], [expected[rank] for rank in rest])
+            self.assertLess(time.monotonic() - begin, 9)
+
+    def test_each_byte_of_a_mixture_is_read_once(self):
+        rows, weights = 20_000, {}
+        for name, weight in (("big", 3), ("small", 1)):
+            columns = pyarrow.table({f"f{at}": numpy.random.default_rng(at).random(rows * weight) for at in range(10)})
+            weights[self.write(name, columns, row_group_size=2000, compression="none", use_dictionary=False)] = weight
+        for window in (0, 400_000):
+            for fully_executed in (False, True) if window else (False,):
+                before = [rank.bytes_read() for rank in self.ranks]
+                options = {"columns": [], "window": window, "batch_size": 500, "fully_executed": fully_executed}
+                for rank in self.ranks:
+                    rank.begin(options, mixture=weights, ends="first", steps=[{}, {}], quiet=True, wait=True)
+                # No rank ends before all have their rows: it may have the readers.
+                self.assertEqual([rank.answer() for rank in self.ranks], RANKS * [{"ready": True}])
+                read = (sum(rank.bytes_read() for rank in self.ranks) - sum(before)) / (10 * 8 * 4 * rows)
+                for rank in self.ranks:
+                    rank.go_on()
+                self.assertEqual({rank.answer()["epoch"] for rank in self.ranks}, {2})
+                epochs = 2 + fully_executed  # and some of the next one, ahead
+                self.assertLess(read, 1.05 * (epochs + 1), (window, fully_executed))
+                self.assertGreater(read, 0.99 * epochs)
 
     def test_nothing_is_left(self):
         self.ask(epochs=3)

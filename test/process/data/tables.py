@@ -1,4 +1,6 @@
 """The rows that the tests of the loader read."""
+import random
+
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
@@ -24,6 +26,22 @@ def table(first, rows):
         "double": ids / 3.0,
         "pair": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(pairs), 2),
     })
+
+
+def ragged_table(rows):
+    """Columns whose rows differ in length; one of the rows is very long."""
+    draw = random.Random(rows)
+    lists = [list(range(draw.choice((0, 0, 1, 7)))) for _ in range(rows)]
+    blobs = [draw.randbytes(draw.randrange(40)) for _ in range(rows)]
+    blobs[rows // 2] = draw.randbytes(50_000)
+    return pyarrow.table({
+        "id": numpy.arange(rows),
+        "word": pyarrow.array([draw.choice(("", "one", "dix-neuf \u00e9t\u00e9s")) for _ in range(rows)]),
+        "blob": pyarrow.array(blobs, pyarrow.large_binary()),
+        "list": pyarrow.array(lists, pyarrow.list_(pyarrow.int64())),
+        "flags": pyarrow.array([[at % 3 == 1 for at in one] for one in lists], pyarrow.list_(pyarrow.bool_())),
+        "large": pyarrow.array([one[1:] for one in lists], pyarrow.large_list(pyarrow.float32())),
+        "small": pyarrow.array(numpy.arange(rows) % 100, pyarrow.int8())})
 
 
 def write_set(folder):

@@ -70,8 +70,6 @@ TEST_CASE("what is not named of a mixture stays") {
 TEST_CASE("a mixture's options that make no sense are named") {
   CHECK_THAT(why_not("[]"), Equals("dtrain: M: it is no JSON object"));
   CHECK_THAT(why_not(R"({"paths": ["a"]})"), Equals("dtrain: M: paths are those of the sources"));
-  CHECK_THAT(why_not(R"({"one_reader": false})"),
-             Equals("dtrain: M: there is no one_reader; each rank reads a mixture by itself"));
   CHECK_THAT(why_not(R"({"sources": {}})"), Equals("dtrain: M: sources is {}; it must be an array of objects"));
   CHECK_THAT(why_not(R"({"sources": ["a"]})"), Equals("dtrain: M: sources is \"a\"; it must be an array of objects"));
   CHECK_THAT(why_not(R"({"sources": [{}]})"), Equals("dtrain: M: the name of a source is null; it must be a string"));

@@ -2,10 +2,14 @@
 #include "data/share/share_core.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "data/base/tail_heap.h"
 #include "test/support/catch.h"
 
 using namespace dtrain::data;
@@ -90,7 +94,9 @@ class Node {
     // Its own rows, then those of others, which need not be there yet.
     if (rank.words.passed < shown_) {
       CHECK(rank.words.passed >= released_);
-      rank.words.passed += static_cast<std::int64_t>(pick(static_cast<std::size_t>(shown_ - rank.words.passed) + 1));
+      const std::int64_t row = rank.words.passed;
+      rank.words.passed += static_cast<std::int64_t>(pick(static_cast<std::size_t>(shown_ - row) + 1));
+      for (std::int64_t own = row; own < rank.words.passed; own += 3) CHECK(read_tail(own) == tail_of(own));
     }
     if (pick(4) == 0) rank.words.passed += static_cast<std::int64_t>(pick(20));
     rank.words.starving = rank.words.passed >= shown_;
@@ -105,14 +111,17 @@ class Node {
     for (const Rank& rank : ranks_) {
       if (rank.member) CHECK(floor <= rank.words.passed);
     }
-    released_ = std::min(floor, shown_);
+    for (; released_ < std::min(floor, shown_); ++released_) {
+      heap_.free(tails_.front());
+      tails_.pop_front();
+    }
     floor_ = floor;
     const bool at_end = shown_ == epoch_end_;
     const std::int64_t next = at_end ? shown_ : std::min(shown_ + static_cast<std::int64_t>(pick(25)) + 1, epoch_end_);
     if (floor >= (at_end ? epoch_end_ : core_.needed_for(next))) {
       if (at_end) epoch_end_ += epoch_rows;
       if (next > shown_) core_.shown(now_);
-      shown_ = next;
+      for (; shown_ < next; ++shown_) write_tail(shown_);
       CHECK(shown_ - released_ <= limits.ring_rows);
       return;
     }
@@ -133,6 +142,23 @@ class Node {
     }
   }
 
+  // A row has a string of its own. Members read it in the memory that the reader writes.
+  static std::string tail_of(std::int64_t row) {
+    return std::string(static_cast<std::size_t>(row * row % 90), static_cast<char>('a' + row % 26));
+  }
+  void write_tail(std::int64_t row) {
+    const std::string text = tail_of(row);
+    const std::array<std::int64_t, 2> offsets{0, static_cast<std::int64_t>(text.size())};
+    const ColumnSpan column{reinterpret_cast<const std::byte*>(text.data()), offsets.data()};
+    tails_.push_back(heap_.write(layout_, {&column, 1}, 0));
+  }
+  std::string read_tail(std::int64_t row) const {
+    std::vector<std::byte> tail;
+    TailHeap(1, piece, memory_).read(tails_[static_cast<std::size_t>(row - released_)].first, tail);
+    const auto bytes = TailHeap::bytes(tail.data(), 0, 1);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
   std::mt19937 draw_;
   ShareCore core_;
   std::vector<Rank> ranks_;
@@ -140,6 +166,13 @@ class Node {
   static constexpr std::int64_t epoch_rows = 330;
   std::int64_t shown_ = 0, released_ = 0, floor_ = 0, epoch_end_ = epoch_rows;
   bool ended_ = false;
+
+  static constexpr std::size_t piece = 32;
+  const RowLayout layout_{{{"word", {{"word", ElementType::uint8, 0, true}}}}};
+  // Enough for the rows of the ring, and no more.
+  mutable std::vector<std::byte> memory_{static_cast<std::size_t>(limits.ring_rows) * 4 * piece};
+  TailHeap heap_{1, piece, memory_};
+  std::deque<TailHeap::Tail> tails_;  // of the rows from released_ to shown_
 };
 
 }  // namespace
