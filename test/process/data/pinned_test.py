@@ -35,7 +35,6 @@ class Memory(bytearray):
 
     @classmethod
     def living(cls):
-        gc.collect()
         return [memory for memory in (one() for one in cls.all) if memory is not None]
 
 
@@ -88,12 +87,15 @@ class Pinned(unittest.TestCase):
     def test_batches_lie_there_with_the_same_values(self):
         for options in ({}, {"paths": self.words, "columns": [], "matrices": {}, "window_size_bytes": None}):
             usual = list(self.loader(pin_memory=False, **options))
-            self.assertEqual(Memory.living(), [])
-            batches = list(self.loader(**options))
+            self.assertEqual(Memory.all, [])
+            loader = self.loader(**options)
+            batches = list(loader)
             self.assert_same(batches, usual)
             for name, tensor in batches[3].items():
                 self.assertTrue(in_memory(tensor), name)
+            loader.close()  # it has read ahead
             del batches, tensor
+            self.assertEqual(len(Memory.living()), 0)
             Memory.all.clear()
 
     def test_mixtures(self):
@@ -120,7 +122,7 @@ class Pinned(unittest.TestCase):
         ids = table(0, ALL).take(next(iter(self.loader(pin_memory=False)))["id"].tolist())
         self.assertEqual(part.tolist(), ids["pair"][3:5].to_pylist())
         del part
-        self.assertEqual(Memory.living(), [])
+        self.assertEqual(len(Memory.living()), 0)
 
     def test_no_memory(self):
         """One line, in each call."""
@@ -149,11 +151,9 @@ class Pinned(unittest.TestCase):
                 gone.set()
             return Memory.tensor(size)
 
-        batches = iter(loader)
-        next(batches)
         with mock.patch.object(_pinned, "_page_locked", page_locked):
-            next(batches)
-            del loader, batches
+            self.assertEqual(loader._call("next", 0, None, None), _loader._WAITING)  # the thread begins
+            del loader
             now.set()
             self.assertTrue(gone.wait(20))
             self.assertTrue(until(lambda: not Memory.living()))
@@ -164,7 +164,7 @@ class Pinned(unittest.TestCase):
     def test_where_there_is_no_gpu(self):
         with mock.patch.object(torch.cuda, "is_available", lambda: False):
             self.assertEqual(len(next(iter(self.loader(pin_memory="auto")))["id"]), 64)
-            self.assertEqual(Memory.living(), [])
+            self.assertEqual(len(Memory.living()), 0)
             for kind, options in ((dtrain.ParquetLoader, {"paths": self.set}),
                                   (dtrain.MixtureLoader, {"sources": {"a": {"paths": self.set}}, "epoch_ends": "all"})):
                 with self.assertRaisesRegex(ValueError, rf"^dtrain: {kind.__name__}: pin_memory: torch finds no GPU"):
