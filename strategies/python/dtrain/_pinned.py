@@ -1,4 +1,5 @@
 """Page-locked memory for a loader's batches: torch's, so torch knows which copies to a GPU still read from it."""
+import contextlib
 import ctypes
 import threading
 
@@ -29,24 +30,31 @@ class PinnedMemory:
         # On this thread, whose current device is this rank's: a thread that reads would begin with the machine's first.
         _page_locked(1)
 
-    def _allocate(self, _, size):
+    @contextlib.contextmanager
+    def _asked(self):
         thread = threading.get_ident()
         self._asking.add(thread)
         try:
-            memory = _page_locked(max(size, 1))  # of no bytes torch has no address
-            self._lent[memory.data_ptr()] = memory
-            return memory.data_ptr()
-        except Exception as error:  # pylint: disable=broad-except  # it cannot pass through the library
-            self.error = error
-            return None
+            yield
         finally:
             self._asking.discard(thread)
 
+    def _allocate(self, _, size):
+        try:
+            with self._asked():
+                memory = _page_locked(max(size, 1))  # of no bytes torch has no address
+                self._lent[memory.data_ptr()] = memory
+                return memory.data_ptr()
+        except Exception as error:  # pylint: disable=broad-except  # it cannot pass through the library
+            self.error = error
+            return None
+
     def _deallocate(self, _, address):
-        self._lent.pop(address, None)
+        with self._asked():
+            self._lent.pop(address, None)
 
     def is_asking(self):
-        """Whether this thread is the library's, which waits for memory."""
+        """Whether this thread is the library's, in a call for memory."""
         return threading.get_ident() in self._asking
 
     def taken(self, address, tensor):
