@@ -1,7 +1,7 @@
 # What installed dtrain::data consists of, the component data: headers and static libraries, and what find_package(dtrain
 # COMPONENTS data) needs to know.
 set(place ${CMAKE_INSTALL_LIBDIR}/cmake/dtrain)
-foreach(part order files parquet loader predict mixture data)
+foreach(part order files shared parquet loader predict mixture data)
   set_target_properties(dtrain_${part} PROPERTIES EXPORT_NAME ${part})
   install(TARGETS dtrain_${part} EXPORT dtrainDataTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT data)
 endforeach()

@@ -18,6 +18,7 @@
 #include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
 #include "data/process/process_command.h"
+#include "data/process/together.h"
 #include "data/script/script_job.h"
 #include "data/source/input_files.h"
 #include "dtrain/data_errors.h"
@@ -72,28 +73,48 @@ dtrain::data::ProgressSink progress_shown(bool quiet) {
 std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const std::filesystem::path& folder) {
   return with_codes([&] {
     const auto then = dtrain::data::parse_carried_out(request.recipe, request.recipe_file);
-    const dtrain::data::ApplyAsked asked{request.filter, request.without, request.parallelism,
+    const dtrain::data::ApplyAsked asked{request.filter, request.without, request.keep, request.parallelism,
                                          request.memory_limit_bytes};
     const auto rows = dtrain::data::apply(then, asked, request.input, folder, progress_shown(request.quiet));
     return static_cast<std::uint64_t>(rows);
   });
 }
 
+dtrain::data::Recipe recipe_of(const nlohmann::json& text, const std::vector<std::string>& files) {
+  dtrain::data::Recipe recipe = dtrain::data::parse_recipe(dtrain::data::without_script(text));
+  recipe.text = text;
+  recipe.input = files;
+  return recipe;
+}
+
+RowsOfSplits rows_of(const dtrain::data::ProcessReport& report) {
+  RowsOfSplits rows;
+  for (const auto& part : report.parts) rows[part.name] = static_cast<std::uint64_t>(part.rows);
+  return rows;
+}
+
 RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::string>& files,
                             const std::filesystem::path& folder, bool quiet) {
   return with_codes([&] {
-    dtrain::data::Recipe recipe = dtrain::data::parse_recipe(dtrain::data::without_script(text));
-    recipe.text = text;
-    recipe.input = files;
-    RowsOfSplits rows;
     const dtrain::data::ProgressSink sink = progress_shown(quiet);
-    for (const auto& part : dtrain::data::process(recipe, folder, sink).parts)
-      rows[part.name] = static_cast<std::uint64_t>(part.rows);
-    return rows;
+    return rows_of(dtrain::data::process(recipe_of(text, files), folder, sink));
   });
 }
 
-dtrain::data::Processor processor() { return {files_of_recipe, fill_by_recipe, files_and_objects}; }
+RowsOfSplits fill_together(const nlohmann::json& text, const std::vector<std::string>& files,
+                           const std::filesystem::path& folder, std::size_t on_a_host,
+                           const dtrain::data::StartWorkers& start) {
+  return with_codes(
+      [&] { return rows_of(dtrain::data::process_together(recipe_of(text, files), folder, on_a_host, start)); });
+}
+
+dtrain::data::Processor processor() { return {files_of_recipe, fill_by_recipe, fill_together, files_and_objects}; }
+
+int work(Words words) {
+  if (words.size() == 1) return dtrain::data::run_worker(std::filesystem::path(words.front()));
+  say("usage: dtrain-data work FOLDER\n");
+  return 2;
+}
 
 struct Command {
   std::string_view name;
@@ -105,6 +126,7 @@ constexpr Command kCommands[] = {
     {"apply", [](Words) { return dtrain::data::apply_command(processor(), fill_by_applying); }},
     {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
+    {"work", work},
 };
 
 }  // namespace

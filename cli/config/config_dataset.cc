@@ -76,10 +76,9 @@ struct ConfigDataset::Parts {
     constexpr const char* kWhose = "python, dask, modin or ray";
     if (has_script() && !section.empty() && !dataset.contains("script"))
       return usage_error(fmt::format("{}: script is missing: name the Python file with process()", places.at("type")));
-    for (const char* name : {"script", "num_workers"})
-      if (const auto place = places.find(name); !has_script() && place != places.end())
-        return usage_error(
-            fmt::format("{}: it is for a processor of type {}; this one is native", place->second, kWhose));
+    if (const auto place = places.find("script"); !has_script() && place != places.end())
+      return usage_error(
+          fmt::format("{}: it is for a processor of type {}; this one is native", place->second, kWhose));
     if (const auto workers = places.find("num_workers"); processor == "ray" && workers != places.end())
       return usage_error(fmt::format("{}: Ray Data counts its workers itself; remove the key", workers->second));
     return {};

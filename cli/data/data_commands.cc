@@ -36,6 +36,7 @@ namespace {
 struct DataSaid {
   std::optional<std::string> request{};  // nothing without a config
   std::string credentials{};             // a secret
+  std::string file{}, text{};            // of the config
 };
 
 Result<DataSaid> said_by_config(const DataAsked& asked) {
@@ -52,7 +53,7 @@ Result<DataSaid> said_by_config(const DataAsked& asked) {
   auto credentials = read_credentials(config->credentials, file, text_file, file_facts);
   if (!credentials) return credentials.error();
   for (const std::string& warning : credentials->warnings) say(warning);
-  return DataSaid{std::move(config->data), credentials->text.empty() ? given : credentials->text};
+  return DataSaid{std::move(config->data), credentials->text.empty() ? given : credentials->text, file, *text};
 }
 
 int end_as(int signal) {
@@ -129,6 +130,17 @@ Result<std::string> recipe_file(const RawInput& input, const std::string& datase
   return usage_error("--recipe config: the config has no section `dataset`; name a recipe.json instead");
 }
 
+// The file was read once; it may be a pipe.
+Result<std::vector<std::string>> nodes_of(const DataSaid& said) {
+  RawOptions raw;
+  raw[FlagId::config] = RawValue{said.file, Origin::flag, "--config"};
+  Host host = this_host();
+  host.read_text = [read = host.read_text, &said](const std::string& path) {
+    return path == said.file ? Result<std::string>(said.text) : read(path);
+  };
+  return nodes_of_config(std::move(raw), host);
+}
+
 std::string path_of_dtrain() {
   const auto self = own_file();
   return self ? self->string() : "";
@@ -140,9 +152,13 @@ int preprocess_command(const std::vector<std::string>& words) {
   auto asked = parse_preprocess(words);
   if (!asked) return fail(asked.error());
   const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
-  take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *asked);
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
+  if (said->request) {
+    const auto nodes = nodes_of(*said);
+    if (!nodes) return fail(nodes.error());
+    take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *nodes, *asked);
+  }
   if (!said->request)
     return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
   const std::string request = whole_request(*asked, said->request, said->credentials);
@@ -160,11 +176,13 @@ int cache_command(const std::vector<std::string>& words) {
   return become_dtrain_data("cache", whole_request(*asked, said->request, said->credentials));
 }
 
-std::optional<int> provide_dataset(const RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const JobNodes& nodes, bool quiet,
+                                   bool becomes_another) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
   asked.request = dataset_request(quiet);
-  take_launcher(path_of_dtrain(), Options(raw, host).text(FlagId::engine), asked);
+  const Options options(raw, host);
+  take_launcher(path_of_dtrain(), options.text(FlagId::engine), words_for_nodes(options, host, nodes), asked);
   DatasetFound found;
   const std::string& keys = raw.credentials.empty() ? host.store_credentials : raw.credentials;
   if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data, keys), becomes_another, found))

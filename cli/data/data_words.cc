@@ -98,10 +98,12 @@ Result<DataAsked> parse_cache(const std::vector<std::string>& words) {
   return asked_of(*flags, request);
 }
 
-void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked) {
+void take_launcher(const std::string& dtrain, const std::string& engine, const std::vector<std::string>& nodes,
+                   DataAsked& asked) {
   WordsJson request = WordsJson::parse(asked.request);
   request["dtrain"] = dtrain;
   if (!engine.empty()) request["engine"] = engine;
+  if (!nodes.empty()) request["nodes"] = nodes;
   asked.request = request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 
@@ -123,6 +125,7 @@ std::string rows_request(const RawInput& input, const std::string& recipe, const
                          const std::string& said, bool quiet) {
   WordsJson request = {{"json", true},     {"quiet", quiet},         {"recipe", recipe},
                        {"input", {files}}, {"filter", input.filter}, {"without", input.without}};
+  if (!input.keep.empty()) request["keep"] = input.keep;
   const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
   if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
   const auto dataset = config.is_object() ? config.value("dataset", WordsJson::object()) : WordsJson::object();

@@ -15,9 +15,10 @@ struct DataAsked {
   std::string cache_dir{};  // --cache-dir; empty: not said
   std::string request{};    // the rest, as JSON (data/commands/data_command.h)
 };
-// For a processor with a script: `dtrain`, the file of this program; and the engine of the job that wants the data set,
-// where more is known of it than the config says. Empty: not so.
-void take_launcher(const std::string& dtrain, const std::string& engine, DataAsked& asked);
+// For a job that makes the data set: `dtrain`, the file of this program; the engine of the job that wants the data set,
+// where more is known of it than the config says (empty: not so); and the flags for its nodes (data_nodes.h).
+void take_launcher(const std::string& dtrain, const std::string& engine, const std::vector<std::string>& nodes,
+                   DataAsked& asked);
 Result<DataAsked> parse_preprocess(const std::vector<std::string>& words);
 Result<DataAsked> parse_cache(const std::vector<std::string>& words);
 

@@ -33,6 +33,7 @@ struct RawInput {
   std::string recipe;                  // its file, or "config": that of the config's data set
   bool filter = false;                 // its filters leave rows out
   std::vector<std::string> without{};  // columns that are left out
+  std::vector<std::string> keep{};     // columns of the files that are not lost
   std::size_t place = 0;               // in RawOptions::command
 };
 

@@ -51,15 +51,17 @@ Result<PredictFlags> take_own_flags(std::vector<std::string>& words) {
 
 Result<std::optional<RawInput>> raw_input_of(const PredictFlags& flags, std::size_t place) {
   if (!flags.contains("recipe")) {
-    for (const char* name : {"filter", "without"})
+    for (const char* name : {"filter", "without", "keep"})
       if (flags.contains(name))
-        return usage_error(fmt::format("--{} is of the steps of a recipe: name it with --recipe", name));
+        return usage_error(
+            fmt::format("--{} is about the rows that a recipe makes: name the recipe with --recipe", name));
     return std::optional<RawInput>();
   }
   RawInput input;
   input.recipe = flags.at("recipe");
   input.filter = flags.contains("filter");
   if (flags.contains("without")) input.without = split(flags.at("without"), ',');
+  if (flags.contains("keep")) input.keep = split(flags.at("keep"), ',');
   input.place = place;
   return std::optional(std::move(input));
 }

@@ -113,7 +113,9 @@ std::optional<int> with_data(const Options& options, JobStart& start) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
   const bool becomes_another = start.srun.has_value(), is_quiet = quiet && *quiet;
-  if (const auto code = provide_dataset(start.raw, start.host, is_quiet, becomes_another)) return code;
+  const JobNodes nodes{start.hosts ? &*start.hosts : nullptr, start.cluster ? &*start.cluster : nullptr,
+                       becomes_another};
+  if (const auto code = provide_dataset(start.raw, start.host, nodes, is_quiet, becomes_another)) return code;
   if (const auto code = provide_rows(start.raw, start.host, is_quiet, becomes_another)) return code;
   if (start.raw.raw_input)
     for (std::vector<std::string>* words : words_of_agents(start)) {

@@ -55,6 +55,10 @@ constexpr CommandFlag kPredictFlags[] = {
      .value = "COLUMNS",
      .help = "--recipe: leave out these columns, such as the label",
      .wants = "names of columns, with commas"},
+    {.name = "keep",
+     .value = "COLUMNS",
+     .help = "--recipe: SCRIPT gets these of INPUT too, such as an id",
+     .wants = "names of columns, with commas"},
 };
 
 constexpr CommandFlag kFlightFlags[] = {{.name = "json", .help = "print it as JSON"}};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 
 #include "data/apply/known_then.h"
 #include "data/arrow/arrow_calls.h"
@@ -32,10 +33,11 @@ std::int64_t first_nan(const arrow::Array& numbers) {
   return numbers.length();
 }
 
-std::vector<std::string> names_of(const std::vector<SourceColumn>& columns) {
+// The columns of text files that count. None: all.
+std::vector<std::string> names_to_read(const CarriedOut& then, const ApplyAsked& asked) {
   std::vector<std::string> names;
-  names.reserve(columns.size());
-  for (const SourceColumn& column : columns) names.push_back(column.name);
+  for (const SourceColumn& column : then.input) names.push_back(column.name);
+  if (!names.empty()) names.insert(names.end(), asked.keep.begin(), asked.keep.end());
   return names;
 }
 
@@ -59,7 +61,7 @@ class Application {
               const std::filesystem::path& folder, const ProgressSink& progress)
       : recipe_(recipe_to_read(then, asked, input)),
         progress_(progress),
-        source_(open_source(recipe_, names_of(then.input))),
+        source_(open_source(recipe_, names_to_read(then, asked))),
         plan_(plan_to_apply(then, asked, source_columns(source_->schema()), file_of(*source_))),
         growth_(growth_of(plan_, source_columns(source_->schema()))),
         work_(work_of(recipe_, *source_, growth_, memory_limit(recipe_))),
@@ -67,7 +69,7 @@ class Application {
                     [this](std::size_t unit, std::int64_t row) { return source_->where(unit, row); }) {
     for (std::size_t i = 0; i < plan_.operations.size(); ++i)
       known_.push_back(known_then(plan_.operations[i], then.statistics, operations_.type_before(i)));
-    for (const std::size_t column : plan_.read) columns_.push_back(static_cast<int>(column));
+    for (const std::size_t column : plan_.read) columns_.insert(static_cast<int>(column));
     for (const OutputColumn& column : plan_.output)
       fields_.push_back(arrow::field(column.name, type_then(then, column.name, operations_.types()[column.slot])));
     check_types(then);
@@ -110,7 +112,10 @@ class Application {
   std::shared_ptr<arrow::RecordBatch> rows_of(std::size_t unit) const {
     Rows rows;
     rows.unit = unit;
-    rows.slots = source_->read(unit, columns_);
+    const Arrays read = source_->read(unit, {columns_.begin(), columns_.end()});
+    for (const std::size_t column : plan_.read)  // one may have two slots
+      rows.slots.push_back(
+          read[static_cast<std::size_t>(std::distance(columns_.begin(), columns_.find(static_cast<int>(column))))]);
     std::vector<std::uint32_t> numbers(static_cast<std::size_t>(rows.slots.front()->length()));
     std::iota(numbers.begin(), numbers.end(), 0U);
     const auto count = static_cast<std::int64_t>(numbers.size());
@@ -149,7 +154,7 @@ class Application {
   const WorkPlan work_;
   const Operations operations_;
   std::vector<Known> known_;
-  std::vector<int> columns_;
+  std::set<int> columns_;
   std::vector<const Operation*> scaled_;
   arrow::FieldVector fields_;
   std::unique_ptr<PartFiles> files_;

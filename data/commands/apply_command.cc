@@ -47,6 +47,7 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
                        file,
                        request.value("filter", false),
                        request.value("without", std::vector<std::string>()),
+                       request.value("keep", std::vector<std::string>()),
                        number_asked(request, "parallelism"),
                        number_asked(request, "memory_limit_bytes"),
                        {},
@@ -57,6 +58,7 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
     wanted.inputs = wanted_inputs(processor, files, InputsBy::mtime);
     for (const CacheInput& input : wanted.inputs) asked.input.push_back(input.path);
     wanted.recipe = {{"apply", sha256_of(text)}, {"filter", asked.filter}, {"without", asked.without}};
+    if (!asked.keep.empty()) wanted.recipe["keep"] = asked.keep;
     wanted.key = cache_key(wanted.recipe, wanted.inputs);
     const CacheFolder cache(
         cache_to_name({{"cache_dir", request.value("cache_dir", std::string())}, {"dataset", files}}), MakeFolder::yes);

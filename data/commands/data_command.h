@@ -24,6 +24,12 @@ struct Processor {
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
                              const std::filesystem::path& folder, bool quiet)>
       fill;
+  // As `fill`, by several processes (data/process/together.h): `start` runs them. `on_a_host`: of these. The folder may
+  // have what a killed build of the same key has left.
+  std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
+                             const std::filesystem::path& folder, std::size_t on_a_host,
+                             const std::function<void(const std::filesystem::path& folder)>& start)>
+      fill_together = {};
   // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.
   std::function<std::vector<CacheInput>(const nlohmann::json& recipe)> files_and_objects = {};
 };
@@ -33,9 +39,10 @@ using OpenObjects =
     std::function<std::unique_ptr<ObjectStore>(const std::string& uri, const nlohmann::json& credentials)>;
 
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
-//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray",
+//  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray", "nodes": ["--hosts=a,b", "--nproc=1"],
 //  "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
-// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). With "fill": {"folder": "", "key":
+// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). Else, with "nodes" or
+// "num_workers" in `dataset`, processes share the work (data/script/worker_job.h). With "fill": {"folder": "", "key":
 // ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 
@@ -44,7 +51,7 @@ struct ApplyRequest {
   nlohmann::json recipe;    // discarded: the file is no JSON
   std::string recipe_file;  // for people
   bool filter = false;
-  std::vector<std::string> without{};
+  std::vector<std::string> without{}, keep{};
   std::optional<std::int64_t> parallelism{}, memory_limit_bytes{};
   std::vector<std::string> input{};
   bool quiet = false;
@@ -52,8 +59,8 @@ struct ApplyRequest {
 // Into an empty folder: FOLDER/rows/part-*.parquet. Returns the number of rows. Throws as Processor's do.
 using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const std::filesystem::path& folder)>;
 
-// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "cache_dir": "", "json": false,
-//  "quiet": false, "parallelism": null, "memory_limit_bytes": null}
+// {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "keep": [], "cache_dir": "",
+//  "json": false, "quiet": false, "parallelism": null, "memory_limit_bytes": null}
 int apply_command(const Processor& processor, const ApplyFill& fill);
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,

@@ -63,9 +63,14 @@ struct Maker {
   std::optional<ScriptJob> job;
   CacheInput script;
   bool quiet = false;
+  std::optional<WorkerJob> workers{};
+  decltype(Processor::fill_together) fill_together{};
 
   // The script first, and then dtrain itself.
   RowsOfSplits operator()(const std::filesystem::path& folder) const {
+    if (workers)
+      return fill_together(recipe, files, folder, workers->on_a_host(),
+                           [this](const std::filesystem::path& made) { run_workers(*workers, made); });
     if (!job) return fill(recipe, files, folder, quiet);
     RowsOfSplits rows;
     fill_by_script(*job, files, folder, [&](const std::vector<std::string>& made, const std::filesystem::path& empty) {
@@ -80,6 +85,15 @@ Maker maker_of(const EntryWanted& wanted, const Processor& processor, bool quiet
   Maker maker{wanted.recipe, {}, processor.fill, {}, {}, quiet};
   for (const CacheInput& input : wanted.inputs) maker.files.push_back(input.path);
   return maker;
+}
+
+// What is for a store is built in a folder of this node alone, which the others do not see.
+std::optional<WorkerJob> workers_of(const nlohmann::json& request, const Processor& processor) {
+  std::optional<WorkerJob> workers = worker_job_of(request);
+  if (!workers || !processor.fill_together) return std::nullopt;
+  if (!cache_is_in_store(request)) return workers;
+  say_unless(request)("the cache is in an object store, so one process on this node builds the data set");
+  return std::nullopt;
 }
 
 // What is built is what was hashed: the recipe names each file.
@@ -107,6 +121,9 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   Maker maker = maker_of(wanted, processor, request.value("quiet", false));
   maker.job = std::move(job);
   maker.script = std::move(script);
+  maker.workers = workers_of(request, processor);
+  maker.fill_together = processor.fill_together;
+  wanted.resumes = maker.workers.has_value();
   wanted.build = [maker = std::move(maker), inputs = wanted.inputs, in_store,
                   &processor](const std::filesystem::path& folder) {
     RowsOfSplits rows = maker(folder);

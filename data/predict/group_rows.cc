@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/base/store_uri.h"
+#include "data/files/open_file.h"
 #include "data/loader/loader_plan.h"
 #include "data/parquet/parquet_set.h"
 
@@ -19,9 +21,15 @@ namespace {
 
 constexpr const char* kPredictor = "Predictor";
 
+arrow::Result<OpenedFile> opened(const std::string& path) {
+  if (!is_store_uri(path)) return arrow::io::ReadableFile::Open(path);
+  DataFile file = find_files({path}, {}).front();
+  return open_first(file);
+}
+
 std::unique_ptr<parquet::arrow::FileReader> reader_of(const std::string& path) {
   return must_all(path, [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
-    ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path));
+    ARROW_ASSIGN_OR_RAISE(auto file, opened(path));
     parquet::arrow::FileReaderBuilder builder;
     ARROW_RETURN_NOT_OK(builder.Open(std::move(file)));
     return builder.properties(parquet::ArrowReaderProperties(/*use_threads=*/false))->Build();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/predict/part_plan.h"
-#include "data/predict/shared_files.h"
+#include "data/shared/shared_files.h"
 
 namespace dtrain::data {
 

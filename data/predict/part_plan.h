@@ -10,7 +10,7 @@
 namespace dtrain::data {
 
 struct PredictFile {
-  std::string path;  // absolute
+  std::string path;  // absolute, or the URI of an object
   std::int64_t bytes = 0;
   std::int64_t mtime_ns = 0;
   std::vector<std::int64_t> row_groups{};  // rows of each

@@ -1,4 +1,4 @@
-// Tested by test/process/data/predict_program_test.py.
+// Tested by test/process/data/predict_program_test.py and, in a store, by stores_test.py.
 #include "data/predict/predict_input.h"
 
 #include <fmt/format.h>
@@ -12,6 +12,8 @@
 #include <memory>
 #include <system_error>
 
+#include "data/base/store_uri.h"
+#include "data/files/data_files.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -55,6 +57,16 @@ std::vector<std::string> of_pattern(const std::string& pattern) {
   return found;
 }
 
+std::vector<PredictFile> in_store(const std::string& input) {
+  const FilesWanted wanted{[](const std::string& name) { return name.ends_with(".parquet"); },
+                           "no object in this folder ends with .parquet"};
+  std::vector<PredictFile> files;
+  for (const DataFile& file : find_files({input}, wanted))
+    files.push_back({file.path, static_cast<std::int64_t>(file.bytes), file.mtime_ns});
+  std::sort(files.begin(), files.end(), [](const auto& one, const auto& other) { return one.path < other.path; });
+  return files;
+}
+
 std::string whole_path(const std::string& path) {
   std::string whole = fs::absolute(path).lexically_normal().string();
   if (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
@@ -64,6 +76,8 @@ std::string whole_path(const std::string& path) {
 }  // namespace
 
 std::vector<PredictFile> predict_input(const std::string& input, const std::string& output) {
+  if (is_store_uri(output)) refuse_path(output, "results are written into a folder of the file system");
+  if (is_store_uri(input)) return in_store(input);
   std::error_code error;
   std::vector<std::string> paths{input};
   if (fs::is_directory(input, error)) {

@@ -108,7 +108,11 @@ fs::path PartFiles::path(std::size_t part, std::size_t number) const {
 }
 
 std::unique_ptr<PartFile> PartFiles::file(std::size_t part, std::size_t number) const {
-  return std::make_unique<PartFile>(path(part, number), schema_, group_rows_);
+  return draft(path(part, number));
+}
+
+std::unique_ptr<PartFile> PartFiles::draft(fs::path path) const {
+  return std::make_unique<PartFile>(std::move(path), schema_, group_rows_);
 }
 
 void PartFiles::closed(std::size_t part, std::size_t number, std::int64_t rows) {

@@ -50,6 +50,9 @@ class PartFiles {
             std::int64_t group_rows, std::size_t files_max);
 
   std::unique_ptr<PartFile> file(std::size_t part, std::size_t number) const;
+  // The same under another name for now.
+  std::unique_ptr<PartFile> draft(std::filesystem::path path) const;
+  std::filesystem::path path(std::size_t part, std::size_t number) const;
   // By many threads at once, each file once.
   void closed(std::size_t part, std::size_t number, std::int64_t rows);
 
@@ -62,8 +65,6 @@ class PartFiles {
   std::vector<Part> finish();
 
  private:
-  std::filesystem::path path(std::size_t part, std::size_t number) const;
-
   const std::filesystem::path folder_;
   const std::vector<std::string> parts_;
   const std::shared_ptr<arrow::Schema> schema_;

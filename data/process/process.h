@@ -42,4 +42,7 @@ struct ProcessReport {
 // used).
 ProcessReport process(const Recipe& recipe, const std::filesystem::path& folder, const ProgressSink& progress);
 
+// Removes what is in the folder, as far as it can be.
+void clear_folder(const std::filesystem::path& folder);
+
 }  // namespace dtrain::data

@@ -1,15 +1,26 @@
 #include "data/process/process_command.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "data/process/process.h"
+#include "data/process/together.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -38,6 +49,12 @@ std::int64_t peak_memory_bytes() {
   return 0;
 }
 
+std::int64_t peak_of_largest_worker() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
+
 nlohmann::json read_json(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw RecipeError(path, "it cannot be read");
@@ -51,18 +68,43 @@ nlohmann::json read_json(const std::string& path) {
 // fmt::print() would throw if standard error is closed or full.
 void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
+pid_t started(const std::filesystem::path& folder, int rank, int count) {
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw DataError("dtrain: fork() has failed");
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const auto& [name, value] :
+       {std::pair("RANK", rank), std::pair("WORLD_SIZE", count), std::pair("LOCAL_WORLD_SIZE", count)})
+    ::setenv(name, std::to_string(value).c_str(), 1);
+  if (::getppid() == parent) ::execl("/proc/self/exe", "dtrain-data", "work", folder.c_str(), nullptr);
+  ::_exit(125);
+}
+
+// On this host, without a job of dtrain's. What a process that has died leaves undone is done at the end.
+ProcessReport by_processes(const Recipe& recipe, const std::filesystem::path& folder, int count) {
+  return process_together(recipe, folder, static_cast<std::size_t>(count), [count](const std::filesystem::path& made) {
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < count; ++rank) children.push_back(started(made, rank, count));
+    for (const pid_t child : children)
+      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
+  });
+}
+
 }  // namespace
 
 int run_process(std::span<const std::string_view> words) {
-  if (words.size() != 2) {
-    std::fputs("usage: dtrain-data process RECIPE.json FOLDER\n", stderr);
+  int workers = 1;
+  if (words.size() == 3) std::from_chars(words[2].data(), words[2].data() + words[2].size(), workers);
+  if (words.size() < 2 || words.size() > 3 || workers < 1) {
+    std::fputs("usage: dtrain-data process RECIPE.json FOLDER [PROCESSES]\n", stderr);
     return 2;
   }
   try {
     const Recipe recipe = parse_recipe(read_json(std::string(words[0])));
-    const ProcessReport report = process(recipe, std::filesystem::path(words[1]), {});
+    const std::filesystem::path folder(words[1]);
+    const ProcessReport report = workers == 1 ? process(recipe, folder, {}) : by_processes(recipe, folder, workers);
     nlohmann::json told = json_of(report);
-    told["peak_memory_bytes"] = peak_memory_bytes();
+    told["peak_memory_bytes"] = peak_memory_bytes() + (workers == 1 ? 0 : workers * peak_of_largest_worker());
     fmt::print("{}\n", told.dump());
     return 0;
   } catch (const RecipeError& error) {

@@ -1,5 +1,5 @@
 #pragma once
-// `dtrain-data process RECIPE.json FOLDER`: for developers and benchmarks.
+// `dtrain-data process RECIPE.json FOLDER [PROCESSES]`: for developers and benchmarks.
 #include <span>
 #include <string_view>
 

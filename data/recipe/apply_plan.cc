@@ -61,6 +61,22 @@ std::optional<Operation> cast_to_then(const SourceColumn& then, const SourceColu
   return Operation{then.type, "column '" + then.name + "'", then.name, {slot}, {}, 0};
 }
 
+// Columns of the raw files that the output gets as they are.
+void add_kept(ProcessPlan& plan, const std::vector<std::string>& names, const std::vector<SourceColumn>& found,
+              const std::string& file) {
+  for (const std::string& name : names) {
+    if (std::any_of(plan.output.begin(), plan.output.end(), [&](const OutputColumn& one) { return one.name == name; }))
+      throw RecipeError("--keep", fmt::format("the recipe's result has a column '{}' already", name));
+    const auto column =
+        std::find_if(found.begin(), found.end(), [&](const SourceColumn& one) { return one.name == name; });
+    if (column == found.end())
+      throw DataError(fmt::format("dtrain: {}: it has no column '{}', which --keep names", file, name));
+    plan.output.push_back({name, plan.read.size()});
+    plan.read.push_back(static_cast<std::size_t>(column - found.begin()));
+    plan.types.push_back(column->type);
+  }
+}
+
 // What the user can do if a file has no such column.
 std::string without_slot(const ProcessPlan& plan, std::size_t slot) {
   for (const OutputColumn& column : plan.output)
@@ -119,6 +135,7 @@ ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const
     plan.operations.push_back(std::move(operation));
   }
   for (const OutputColumn& column : whole.output) plan.output.push_back({column.name, slot_of.at(column.slot)});
+  add_kept(plan, asked.keep, found, file);
   return plan;
 }
 

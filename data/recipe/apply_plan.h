@@ -23,15 +23,16 @@ struct CarriedOut {
 CarriedOut parse_carried_out(const nlohmann::json& json, const std::string& file);
 
 struct ApplyAsked {
-  bool filter = false;               // the steps `filter` count
-  std::vector<std::string> without;  // columns of the output, which are left out
+  bool filter = false;                    // the steps `filter` count
+  std::vector<std::string> without = {};  // columns of the output, which are left out
+  std::vector<std::string> keep = {};     // columns of the raw files that come after those of the recipe, as they are
   // Of the machine that applies it, and not of that of training. None: as preprocessing chooses.
   std::optional<std::int64_t> parallelism = {}, memory_limit_bytes = {};
 };
 
 // The operations in the order in which they are done, all in one pass. A column whose type is not what it was then is
-// cast first. `dedup` is left out, and without `filter` the filters are. `found`: the columns of the raw files, the
-// first of which is `file`. Throws RecipeError or DataError.
+// cast first. `dedup` is left out, and without `filter` the filters are. A column of the files that is kept has a slot
+// of its own. `found`: the columns of the raw files, the first of which is `file`. Throws RecipeError or DataError.
 ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const std::vector<SourceColumn>& found,
                           const std::string& file);
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/base/packed.h"
 
 namespace dtrain::data {
 namespace {
@@ -45,6 +46,9 @@ int open_without_name(const std::filesystem::path& folder) {
 BatchStore::BatchStore(std::filesystem::path folder, std::int64_t memory_bytes)
     : folder_(std::move(folder)), left_(memory_bytes) {}
 
+BatchStore::BatchStore(std::filesystem::path folder, std::string name)
+    : folder_(std::move(folder)), name_(std::move(name)), left_(-1) {}
+
 BatchStore::~BatchStore() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -52,7 +56,8 @@ BatchStore::~BatchStore() {
 // Two threads may both make one; the second of them takes the first one's.
 int BatchStore::file() {
   if (const int there = fd_; there >= 0) return there;
-  const int made = open_without_name(folder_);
+  constexpr int kNamed = O_RDWR | O_CREAT | O_CLOEXEC;
+  const int made = name_.empty() ? open_without_name(folder_) : ::open((folder_ / name_).c_str(), kNamed, 0600);
   if (made < 0) fail_at(folder_.string(), fmt::format("no file for rows that wait: {}", std::strerror(errno)));
   int none = -1;
   if (fd_.compare_exchange_strong(none, made)) return made;
@@ -99,10 +104,11 @@ std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_
     return kept.rows_->Slice(begin, kept.ends_[piece] - begin);
   }
   const Kept::InFile& place = kept.pieces_[piece];
+  const int fd = kept.of_other_ ? kept.of_other_->get() : fd_.load();
   const std::shared_ptr<arrow::Buffer> buffer = must("rows that wait", arrow::AllocateBuffer(place.bytes));
   for (std::int64_t done = 0; done < place.bytes;) {
     const ssize_t got =
-        ::pread(fd_, buffer->mutable_data() + done, static_cast<std::size_t>(place.bytes - done), place.offset + done);
+        ::pread(fd, buffer->mutable_data() + done, static_cast<std::size_t>(place.bytes - done), place.offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) fail_at(folder_.string(), fmt::format("rows that wait cannot be read: {}", std::strerror(errno)));
     done += got;
@@ -115,11 +121,52 @@ std::shared_ptr<arrow::RecordBatch> BatchStore::get(const Kept& kept, std::size_
 }
 
 void BatchStore::forget(Kept& kept) {
-  // Where the file system cannot do it, the file only grows.
-  for (const Kept::InFile& place : kept.pieces_)
-    ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place.offset, padded(place.bytes));
+  // Where the file system cannot do it, the file only grows. Others may still read what has a name.
+  if (name_.empty())
+    for (const Kept::InFile& place : kept.pieces_)
+      ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place.offset, padded(place.bytes));
   left_ += kept.memory_bytes_;
   kept = {};
+}
+
+std::string BatchStore::packed(const Kept& kept) const {
+  const auto schema = must("rows that wait", arrow::ipc::SerializeSchema(*kept.schema_));
+  Packer packer;
+  packer.put_text(name_);
+  packer.put_text(std::string_view(*schema));
+  packer.put_list(kept.pieces_);
+  return packer.take();
+}
+
+BatchStore::Kept BatchStore::unpacked(std::string_view packed) {
+  Unpacker unpacker(packed);
+  Kept kept;
+  kept.of_other_ = file_of(std::string(unpacker.text()));
+  arrow::io::BufferReader schema(arrow::Buffer::FromString(std::string(unpacker.text())));
+  arrow::ipc::DictionaryMemo none;
+  kept.schema_ = must("rows that wait", arrow::ipc::ReadSchema(&schema, &none));
+  kept.pieces_ = unpacker.list<Kept::InFile>();
+  return kept;
+}
+
+std::shared_ptr<const OwnedFd> BatchStore::file_of(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  auto& file = others_[name];
+  if (file) return file;
+  const std::filesystem::path path = folder_ / name;
+  file = std::make_shared<const OwnedFd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!*file) fail_at(path.string(), fmt::format("rows of another process cannot be read: {}", std::strerror(errno)));
+  return file;
+}
+
+void BatchStore::sync() const {
+  if (const int fd = fd_; fd >= 0 && ::fdatasync(fd) != 0)
+    fail_at(folder_.string(), fmt::format("rows that wait cannot be written: {}", std::strerror(errno)));
+}
+
+void BatchStore::reopen() {
+  const std::lock_guard lock(mutex_);
+  others_.clear();
 }
 
 }  // namespace dtrain::data

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/base/packed.h"
 #include "data/recipe/scatter_plan.h"
-#include "data/rows/parallel.h"
 #include "data/rows/scatter.h"
 #include "data/rows/value_hash.h"
 
@@ -59,14 +59,15 @@ std::shared_ptr<arrow::Array> built(const std::string& where, const std::vector<
 
 }  // namespace
 
-Duplicates::Duplicates(std::string where, std::vector<std::size_t> slots, std::size_t units, std::uint32_t buckets,
-                       BatchStore& store)
+Duplicates::Duplicates(std::string where, std::vector<std::size_t> slots, std::size_t first, std::size_t end,
+                       std::uint32_t buckets, BatchStore& store)
     : where_(std::move(where)),
       slots_(std::move(slots)),
+      first_(first),
       buckets_(buckets),
       store_(store),
-      kept_(units),
-      dropped_(units) {}
+      kept_(end - first),
+      dropped_(end - first) {}
 
 void Duplicates::add(const Rows& rows) {
   const auto count = static_cast<std::size_t>(rows.count());
@@ -86,8 +87,9 @@ void Duplicates::add(const Rows& rows) {
   fields.push_back(arrow::field("number", arrow::uint32()));
   const auto batch = arrow::RecordBatch::Make(arrow::schema(fields), rows.count(), std::move(columns));
   const std::vector<std::int64_t> repeated = repeats(*batch);
-  dropped_[rows.unit].reserve(repeated.size());
-  for (const std::int64_t row : repeated) dropped_[rows.unit].push_back(rows.numbers->Value(row));
+  auto& dropped = dropped_[rows.unit - first_];
+  dropped.reserve(repeated.size());
+  for (const std::int64_t row : repeated) dropped.push_back(rows.numbers->Value(row));
   // A value that all rows have would fill one bucket with all of them. So a unit's repeats end here: they are put into
   // a bucket behind the last one, which is left out.
   std::vector<std::uint32_t> buckets(count);
@@ -96,24 +98,48 @@ void Duplicates::add(const Rows& rows) {
   auto [sorted, ends] = scatter(where_, *batch, buckets, buckets_ + 1);
   ends.pop_back();
   if (!repeated.empty()) sorted = copied(where_, *sorted->Slice(0, ends.back()));
-  kept_[rows.unit] = store_.put(std::move(sorted), std::move(ends));
+  kept_[rows.unit - first_] = store_.put(std::move(sorted), std::move(ends));
 }
 
-void Duplicates::find_in(std::uint32_t bucket) {
+std::string Duplicates::packed() const {
+  Packer packer;
+  packer.put(static_cast<std::uint64_t>(kept_.size()));
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    packer.put(static_cast<std::uint64_t>(first_ + i));
+    packer.put_list(dropped_[i]);
+    packer.put_text(store_.packed(kept_[i]));
+  }
+  return packer.take();
+}
+
+void Duplicates::add_packed(std::string_view packed) {
+  Unpacker unpacker(packed);
+  for (auto left = unpacker.get<std::uint64_t>(); left > 0; --left) {
+    const std::size_t at = unpacker.get<std::uint64_t>() - first_;
+    dropped_.at(at) = unpacker.list<std::uint32_t>();
+    kept_.at(at) = store_.unpacked(unpacker.text());
+  }
+}
+
+std::vector<Duplicates::Row> Duplicates::repeated_in(std::uint32_t bucket) const {
   Batches batches;
   for (const BatchStore::Kept& kept : kept_)
     if (!kept.empty()) batches.push_back(store_.get(kept, bucket));
-  if (batches.empty()) return;
+  if (batches.empty()) return {};
   const auto rows = joined(where_, batches);
   const auto& units = beside<arrow::UInt64Type>(*rows, unit);
   const auto& numbers = beside<arrow::UInt32Type>(*rows, number);
-  const std::vector<std::int64_t> repeated = repeats(*rows);
-  const std::lock_guard lock(mutex_);
-  for (const std::int64_t row : repeated) dropped_[units.Value(row)].push_back(numbers.Value(row));
+  std::vector<Row> found;
+  for (const std::int64_t row : repeats(*rows)) found.push_back({units.Value(row), numbers.Value(row)});
+  return found;
 }
 
-std::vector<std::vector<std::uint32_t>> Duplicates::find(std::size_t threads) {
-  for_each_task(buckets_, threads, [&](std::size_t bucket) { find_in(static_cast<std::uint32_t>(bucket)); });
+void Duplicates::drop(const std::vector<Row>& rows) {
+  const std::lock_guard lock(mutex_);
+  for (const Row& row : rows) dropped_[row.unit - first_].push_back(row.number);
+}
+
+std::vector<std::vector<std::uint32_t>> Duplicates::dropped() {
   for (auto& kept : kept_) store_.forget(kept);
   for (auto& dropped : dropped_) std::sort(dropped.begin(), dropped.end());
   return std::move(dropped_);

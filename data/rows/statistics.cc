@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
+#include "data/base/packed.h"
+#include "data/rows/parallel.h"
 
 namespace dtrain::data {
 namespace {
@@ -69,6 +71,26 @@ bool is_nan(const Value& value) {
   return number != nullptr && std::isnan(*number);
 }
 
+template <class... Each>
+struct overloaded : Each... {
+  using Each::operator()...;
+};
+
+Value unpacked_value(Unpacker& unpacker) {
+  switch (unpacker.get<std::uint8_t>()) {
+    case 0:
+      return unpacker.get<bool>();
+    case 1:
+      return unpacker.get<std::int64_t>();
+    case 2:
+      return unpacker.get<double>();
+    case 3:
+      return std::string(unpacker.text());
+    default:
+      return unpacker.get<std::uint64_t>();
+  }
+}
+
 // The most frequent first; of equally frequent ones the smaller value.
 std::vector<Value> by_frequency(const std::map<Value, std::int64_t>& counts, std::int64_t most) {
   std::vector<std::pair<std::int64_t, Value>> sorted;
@@ -112,10 +134,10 @@ Statistics::Statistics(const ProcessPlan& plan, const Operations& operations, Li
   for (const Operation& operation : plan.operations) {
     gathered_.push_back(operation.gathered ? std::make_unique<Gathered>() : nullptr);
     if (!operation.gathered) continue;
-    if (has_moments(operation)) gathered_.back()->moments.resize(limits.units);
+    if (has_moments(operation)) gathered_.back()->moments.resize(limits.end - limits.first);
     if (std::holds_alternative<Distinct>(operation.how))
-      gathered_.back()->duplicates =
-          std::make_unique<Duplicates>(operation.path, operation.slots, limits.units, limits.buckets, store);
+      gathered_.back()->duplicates = std::make_unique<Duplicates>(operation.path, operation.slots, limits.first,
+                                                                  limits.end, limits.buckets, store);
   }
 }
 
@@ -123,7 +145,7 @@ void Statistics::gather(std::size_t number, const Rows& rows) {
   const Operation& operation = plan_.operations[number];
   Gathered& gathered = *gathered_[number];
   if (has_moments(operation))
-    gathered.moments[rows.unit] = moments_of_array(operation.path, rows.slots[operation.slots.front()]);
+    gathered.moments[rows.unit - limits_.first] = moments_of_array(operation.path, rows.slots[operation.slots.front()]);
   else if (gathered.duplicates)
     gathered.duplicates->add(rows);
   else
@@ -138,13 +160,16 @@ void Statistics::count(const Operation& operation, const arrow::Array& values, G
   for (std::int64_t i = 0; i < distinct.length(); ++i) {
     if (distinct.IsNull(i)) continue;
     Value value = value_at(distinct, i);
-    if (is_nan(value)) continue;
-    const auto* text = std::get_if<std::string>(&value);
-    const std::int64_t bytes = kCountBytes + (text == nullptr ? 0 : static_cast<std::int64_t>(text->size()));
-    const auto [entry, added] = gathered.counts.try_emplace(std::move(value), 0);
-    entry->second += counts.Value(i);
-    gathered.counts_bytes += added ? bytes : 0;
+    if (!is_nan(value)) add_count(operation, gathered, std::move(value), counts.Value(i));
   }
+}
+
+void Statistics::add_count(const Operation& operation, Gathered& gathered, Value value, std::int64_t count) const {
+  const auto* text = std::get_if<std::string>(&value);
+  const std::int64_t bytes = kCountBytes + (text == nullptr ? 0 : static_cast<std::int64_t>(text->size()));
+  const auto [entry, added] = gathered.counts.try_emplace(std::move(value), 0);
+  entry->second += count;
+  gathered.counts_bytes += added ? bytes : 0;
   if (gathered.counts_bytes > limits_.counts_bytes_max)
     fail_at(operation.path,
             fmt::format("column '{}' has more than {} different values, more than fit into an eighth of the memory "
@@ -152,12 +177,78 @@ void Statistics::count(const Operation& operation, const arrow::Array& values, G
                         operation.column, gathered.counts.size()));
 }
 
-void Statistics::finish(int pass, std::size_t threads) {
-  for (std::size_t number = 0; number < plan_.operations.size(); ++number)
-    if (plan_.operations[number].gathered == pass) finish_one(number, threads);
+std::string Statistics::packed(int pass) const {
+  Packer packer;
+  packer.put(static_cast<std::uint64_t>(limits_.first));
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number) {
+    if (plan_.operations[number].gathered != pass) continue;
+    const Gathered& gathered = *gathered_[number];
+    packer.put_list(gathered.moments);
+    packer.put(static_cast<std::uint64_t>(gathered.counts.size()));
+    for (const auto& [value, count] : gathered.counts) {
+      packer.put(static_cast<std::uint8_t>(value.index()));
+      std::visit(overloaded{[&](const std::string& text) { packer.put_text(text); }, [&](auto it) { packer.put(it); }},
+                 value);
+      packer.put(count);
+    }
+    if (gathered.duplicates) packer.put_text(gathered.duplicates->packed());
+  }
+  return packer.take();
 }
 
-void Statistics::finish_one(std::size_t number, std::size_t threads) {
+void Statistics::add_packed(int pass, std::string_view packed) {
+  Unpacker unpacker(packed);
+  const auto first = static_cast<std::ptrdiff_t>(unpacker.get<std::uint64_t>() - limits_.first);
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number) {
+    const Operation& operation = plan_.operations[number];
+    if (operation.gathered != pass) continue;
+    Gathered& gathered = *gathered_[number];
+    const std::vector<Moments> moments = unpacker.list<Moments>();
+    std::copy(moments.begin(), moments.end(), gathered.moments.begin() + first);
+    for (auto left = unpacker.get<std::uint64_t>(); left > 0; --left) {
+      Value value = unpacked_value(unpacker);
+      add_count(operation, gathered, std::move(value), unpacker.get<std::int64_t>());
+    }
+    if (gathered.duplicates) gathered.duplicates->add_packed(unpacker.text());
+  }
+}
+
+std::vector<std::size_t> Statistics::compared_in(int pass) const {
+  std::vector<std::size_t> found;
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number)
+    if (plan_.operations[number].gathered == pass && gathered_[number]->duplicates) found.push_back(number);
+  return found;
+}
+
+std::size_t Statistics::compare_parts(std::size_t operation) const {
+  return gathered_[operation]->duplicates->buckets();
+}
+
+std::string Statistics::compare_part(std::size_t operation, std::size_t part) const {
+  Packer packer;
+  packer.put_list(gathered_[operation]->duplicates->repeated_in(static_cast<std::uint32_t>(part)));
+  return packer.take();
+}
+
+void Statistics::add_compared(std::size_t operation, std::string_view packed) {
+  gathered_[operation]->duplicates->drop(Unpacker(packed).list<Duplicates::Row>());
+}
+
+void Statistics::compare(int pass, std::size_t threads) {
+  for (const std::size_t number : compared_in(pass)) {
+    Duplicates& duplicates = *gathered_[number]->duplicates;
+    for_each_task(duplicates.buckets(), threads, [&](std::size_t bucket) {
+      duplicates.drop(duplicates.repeated_in(static_cast<std::uint32_t>(bucket)));
+    });
+  }
+}
+
+void Statistics::finish(int pass) {
+  for (std::size_t number = 0; number < plan_.operations.size(); ++number)
+    if (plan_.operations[number].gathered == pass) finish_one(number);
+}
+
+void Statistics::finish_one(std::size_t number) {
   const Operation& operation = plan_.operations[number];
   Gathered& gathered = *gathered_[number];
   Known& known = known_[number];
@@ -167,7 +258,7 @@ void Statistics::finish_one(std::size_t number, std::size_t threads) {
     if (const auto* scale = std::get_if<Scale>(&operation.how))
       known.scaling = *scale == Scale::zscore ? zscore(known.moments) : minmax(known.moments);
   } else if (gathered.duplicates) {
-    known.dropped = gathered.duplicates->find(threads);
+    known.dropped = gathered.duplicates->dropped();
   } else {
     const auto* of = std::get_if<VocabularyOf>(&operation.how);
     known.values = by_frequency(gathered.counts, of == nullptr ? 1 : of->size);

@@ -30,13 +30,13 @@ UnitRows::UnitRows(const Source& source, const ProcessPlan& plan, const Operatio
       waiting_(source.units().size()),
       counts_(source.units().size()) {}
 
-Rows UnitRows::rows(std::size_t unit, int pass, Statistics& statistics) {
+Rows UnitRows::rows(std::size_t unit, int pass, const Statistics& known, Statistics& gathers) {
   Rows rows = waiting_[unit].kept.empty() ? read(unit, pass) : take_kept(unit);
   const int before = rows.done;
   for (std::size_t i = 0; i < plan_.operations.size(); ++i) {
     const Operation& operation = plan_.operations[i];
-    if (operation.gathered == pass) statistics.gather(i, rows);
-    if (operation.applied <= pass && operation.applied > before) operations_.apply(i, statistics.known(i), rows);
+    if (operation.gathered == pass) gathers.gather(i, rows);
+    if (operation.applied <= pass && operation.applied > before) operations_.apply(i, known.known(i), rows);
   }
   rows.done = pass;
   if (persist_ && pass + 1 < plan_.passes) keep(rows);

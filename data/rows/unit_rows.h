@@ -19,8 +19,9 @@ class UnitRows {
   UnitRows(const Source& source, const ProcessPlan& plan, const Operations& operations, bool persist,
            BatchStore& store);
 
-  // By many threads at once, each unit once in a pass. In a pass that is not the last, statistics are gathered.
-  Rows rows(std::size_t unit, int pass, Statistics& statistics);
+  // By many threads at once, each unit once in a pass, or not at all. What earlier passes have found is in `known`. In
+  // a pass that is not the last, statistics are gathered into `gathers`.
+  Rows rows(std::size_t unit, int pass, const Statistics& known, Statistics& gathers);
   std::int64_t rows_read(std::size_t unit) const { return counts_[unit]; }
 
  private:

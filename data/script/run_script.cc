@@ -141,4 +141,16 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
   remove_tree(work);
 }
 
+void run_workers(const WorkerJob& job, const fs::path& folder) {
+  const int status = run_to_end(worker_job_words(job, folder.string()), data_job_environment(own_environment()));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  constexpr const char* kWhat = "backend.processor: the job that shares the work among processes";
+  if (WIFSIGNALED(status))
+    throw CacheError(kSystemCode, fmt::format("{} was killed by signal {}", kWhat, WTERMSIG(status)));
+  throw CacheError(WEXITSTATUS(status),
+                   fmt::format("{} has failed with exit code {}; what it says is above. num_workers: 1 does all of it "
+                               "in one process here",
+                               kWhat, WEXITSTATUS(status)));
+}
+
 }  // namespace dtrain::data

@@ -7,6 +7,7 @@
 
 #include "data/cache/cache_key.h"
 #include "data/script/script_job.h"
+#include "data/script/worker_job.h"
 
 namespace dtrain::data {
 
@@ -19,5 +20,8 @@ CacheInput script_file(const ScriptJob& job);
 using FillFrom = std::function<void(const std::vector<std::string>& files, const std::filesystem::path& empty)>;
 void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input, const std::filesystem::path& folder,
                     const FillFrom& fill);
+
+// Runs the job whose workers do the work on `folder`, to its end, likewise. CacheError: it has failed.
+void run_workers(const WorkerJob& job, const std::filesystem::path& folder);
 
 }  // namespace dtrain::data

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 namespace dtrain::data {
 namespace {
 
 // The Python that knows Ray's cluster, where it is not the one of the script.
 constexpr std::string_view kEnginePython = "DTRAIN_ENGINE_PYTHON";
+// Where MUNGE is, by which nodes recognise each other.
+constexpr std::string_view kMungeSocket = "DTRAIN_MUNGE_SOCKET";
 // A partition may have all its tries (MOST_TRIES of parts.py), and is named by the start after them.
 constexpr int kTriesOfPartition = 3;
 constexpr int kSecondsToEnd = 5;  // once the job is asked to
@@ -30,7 +33,7 @@ std::vector<std::string> where_it_runs(const ScriptJob& job) {
 }
 
 bool is_of_dtrain(std::string_view name) {
-  return name != kEnginePython && (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
+  return name != kEnginePython && name != kMungeSocket && (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
 }
 
 }  // namespace
@@ -85,9 +88,14 @@ std::vector<std::string> script_job_words(const ScriptJob& job, const std::strin
   return words;
 }
 
+std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env) {
+  std::erase_if(env, [](const auto& one) { return is_of_dtrain(one.first); });
+  return env;
+}
+
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
                                                           const std::string& modules) {
-  std::erase_if(env, [](const auto& one) { return is_of_dtrain(one.first); });
+  env = data_job_environment(std::move(env));
   if (job.parallelism) env["DTRAIN_PARALLELISM"] = std::to_string(*job.parallelism);
   if (job.persist) env["DTRAIN_PERSIST"] = *job.persist ? "true" : "false";
   if (!modules.empty()) {

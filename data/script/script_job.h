@@ -34,8 +34,10 @@ std::optional<std::string> not_parquet(const nlohmann::json& recipe, const std::
 // The command that runs it. `list`: a file with the path of an input in each line. `output`: the folder of its result.
 std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& list, const std::string& output);
 
-// Its environment, out of that of this process: variables of dtrain's own are for the job that wants the data set.
-// `modules`: a folder with dtrain's modules for Python; may be empty.
+// The environment of a job that makes a data set, out of that of this process: variables of dtrain's own are for the
+// job that wants the data set.
+std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env);
+// The same for that of a script. `modules`: a folder with dtrain's modules for Python; may be empty.
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
                                                           const std::string& modules);
 

@@ -1,9 +1,9 @@
 """For dtrain predict: the delay of each flight at its arrival, in minutes, as it was and as train_flights says it.
 
-    dtrain predict --config job.yaml --recipe config --filter predict.py FLIGHTS.csv OUTPUT CHECKPOINTS
+    dtrain predict --config job.yaml --recipe config --filter --keep day,flight predict.py FLIGHTS.csv OUTPUT RUNS
 
-FLIGHTS.csv has raw rows: dtrain does with them what it did with those of training. The network is small, so numpy is
-enough."""
+RUNS has the checkpoints. FLIGHTS.csv has raw rows: dtrain does with them what it did with those of training. The
+network is small, so numpy is enough."""
 import json
 import os
 import pathlib
@@ -42,5 +42,6 @@ def predict(table):
                            weights["destination.weight"][columns["dest"]]], axis=1)
     x = numpy.maximum(layer("first", x), 0)
     y = layer("last", numpy.maximum(layer("second", x), 0))[:, 0]
-    return {"minutes": columns["arr_delay"] * scale["deviation"] + scale["mean"],
+    return {"day": table["day"], "flight": table["flight"],
+            "minutes": columns["arr_delay"] * scale["deviation"] + scale["mean"],
             "predicted": y * scale["deviation"] + scale["mean"]}

@@ -7,36 +7,12 @@
 
 #include "dtrain/dtrain.h"
 #include "dtrain/parquet_loader.h"
+#include "examples/flights/net.h"
 
 namespace {
 
 constexpr std::int64_t kGlobalBatch = 1024;
 constexpr int kEpochs = 4;
-// The sizes of the vocabularies in job.yaml, and 1 for what is not in them.
-constexpr std::int64_t kCarriers = 32, kOrigins = 8, kDestinations = 128;
-
-struct NetImpl : torch::nn::Module {
-  NetImpl() {
-    carrier = register_module("carrier", torch::nn::Embedding(kCarriers, 8));
-    origin = register_module("origin", torch::nn::Embedding(kOrigins, 4));
-    destination = register_module("destination", torch::nn::Embedding(kDestinations, 12));
-    first = register_module("first", torch::nn::Linear(8 + 4 + 12 + 4, 64));
-    second = register_module("second", torch::nn::Linear(64, 32));
-    last = register_module("last", torch::nn::Linear(32, 1));
-  }
-
-  // numbers: [rows, 4] float32; names: [rows, 3] int64. Returns [rows].
-  torch::Tensor forward(const torch::Tensor& numbers, const torch::Tensor& names) {
-    torch::Tensor x = torch::cat(
-        {numbers, carrier(names.select(1, 0)), origin(names.select(1, 1)), destination(names.select(1, 2))}, 1);
-    x = torch::relu(first(x));
-    return last(torch::relu(second(x))).squeeze(1);
-  }
-
-  torch::nn::Embedding carrier{nullptr}, origin{nullptr}, destination{nullptr};
-  torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
-};
-TORCH_MODULE(Net);
 
 // A part of the data set. The launcher says where it is, and how large the window is.
 dtrain::ParquetLoader open_part(const dtrain::Session& session, const char* variable, bool shuffle) {
@@ -46,8 +22,7 @@ dtrain::ParquetLoader open_part(const dtrain::Session& session, const char* vari
   auto options = dtrain::ParquetLoaderOptions::from_environment();
   options.paths = {folder};
   options.columns = {"arr_delay"};
-  options.matrices = {{"numbers", {"month", "hour", "distance", "dep_delay"}},
-                      {"names", {"carrier", "origin", "dest"}}};
+  options.matrices = flights::matrices();
   options.batch_size = kGlobalBatch / session.world_size();
   options.rank = session.rank();
   options.world_size = session.world_size();
@@ -57,7 +32,7 @@ dtrain::ParquetLoader open_part(const dtrain::Session& session, const char* vari
 
 class Trainer {
  public:
-  explicit Trainer(dtrain::Session& session) : session_(session), model_(session, [] { return Net(); }) {}
+  explicit Trainer(dtrain::Session& session) : session_(session), model_(session, [] { return flights::Net(); }) {}
 
   void train(const std::string& folder) {
     auto rows = open_part(session_, "DTRAIN_DATASET", true);
@@ -116,7 +91,7 @@ class Trainer {
   }
 
   dtrain::Session& session_;
-  dtrain::Parallel<NetImpl> model_;
+  dtrain::Parallel<flights::NetImpl> model_;
 };
 
 }  // namespace

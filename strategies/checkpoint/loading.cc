@@ -255,4 +255,43 @@ void load_safetensors(const Group& group, const std::string& path, std::vector<S
   checkpoint::load_halves(group, path + " cannot be loaded", halves, options, failure);
 }
 
+void load_safetensors(const std::string& path, std::vector<StatePiece>& pieces, const LoadOptions& options,
+                      const std::vector<std::string>& stems) {
+  const std::string failure = checkpoint::failure_of([&] {
+    checkpoint::LoadHalf half{&pieces, checkpoint::read_plain(path, stems), {}, {}};
+    half.stored.strip(options.prefix);
+    LoadOptions plain = options;
+    plain.verify = false;  // such files have no sums
+    bool fits = true;
+    checkpoint::read_values(half, plain, fits);
+  });
+  if (!failure.empty()) throw CheckpointError(fmt::format("dtrain: {} cannot be loaded: {}", path, failure));
+}
+
+void load_weights(torch::nn::Module& module, const std::string& path, const LoadOptions& options) {
+  std::vector<at::Tensor> tensors;
+  std::vector<StatePiece> pieces;
+  const auto take = [&](const std::string& name, const at::Tensor& tensor) {
+    tensors.push_back(tensor.detach());
+    pieces.push_back({name, tensor.scalar_type(), tensor.sizes().vec(), 0, tensors.back().reshape(-1)});
+  };
+  for (const auto& parameter : module.named_parameters()) take(parameter.key(), parameter.value());
+  for (const auto& buffer : module.named_buffers()) take(buffer.key(), buffer.value());
+  load_safetensors(path, pieces, options);
+  // reshape() has made a copy of what is not contiguous.
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!tensors[i].is_contiguous()) tensors[i].copy_(pieces[i].values.view(tensors[i].sizes()));
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& folder) {
+  std::vector<std::string> damaged;
+  std::int64_t step = -1;
+  const std::string failure = checkpoint::failure_of(
+      [&] { step = checkpoint::newest_complete(folder, std::numeric_limits<std::int64_t>::max(), damaged); });
+  if (!failure.empty()) throw CheckpointError(fmt::format("dtrain: {}: {}", folder, failure));
+  if (step < 0 && !damaged.empty()) throw checkpoint::nothing_to_load(folder, damaged);
+  if (step < 0) return std::nullopt;
+  return folder + "/" + checkpoint::step_name(step);
+}
+
 }  // namespace dtrain

@@ -176,4 +176,16 @@ class Checkpoints {
 void load_safetensors(const Group& group, const std::string& path, std::vector<StatePiece>& pieces,
                       const LoadOptions& options = {}, const std::vector<std::string>& stems = {"model"});
 
+// The next three are no collectives. They are for programs without a session, as those of `dtrain predict`.
+//
+// As above, by this process alone.
+void load_safetensors(const std::string& path, std::vector<StatePiece>& pieces, const LoadOptions& options = {},
+                      const std::vector<std::string>& stems = {"model"});
+// Fills the parameters and the buffers of a module, on any device, by their names in it. Throws CheckpointError; the
+// values are undefined then.
+void load_weights(torch::nn::Module& module, const std::string& path, const LoadOptions& options = {});
+// The newest complete step in a folder of Checkpoints, "runs/a/step-00001200". Nothing: there is none. Throws
+// CheckpointError: there are steps, and all are damaged.
+std::optional<std::string> newest_checkpoint(const std::string& folder);
+
 }  // namespace dtrain

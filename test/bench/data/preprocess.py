@@ -66,9 +66,10 @@ if client:
     client.shutdown()
 """
 LIMIT = 256_000_000
-# name: what of a recipe is not the default
+# name: what of a recipe is not the default, and the number of processes
 OURS = {"in order": {"shuffle": False}, "in order, persist: false": {"shuffle": False, "persist": False},
-        "shuffled": {}, "shuffled, a limit of 256 MB": {"memory_limit_bytes": LIMIT}}
+        "shuffled": {}, "shuffled, a limit of 256 MB": {"memory_limit_bytes": LIMIT},
+        "shuffled, two processes of a thread each": {"processes": 2, "threads": 1}}
 
 
 def timed(command):
@@ -79,10 +80,11 @@ def timed(command):
 
 
 def measure_ours(args, folder, made, options):
-    recipe = pathlib.Path(folder, "recipe.json")
+    recipe, processes = pathlib.Path(folder, "recipe.json"), options.get("processes", 1)
+    options = {key: value for key, value in options.items() if key != "processes"}
     recipe.write_text(json.dumps({"input": [f"{folder}/*.parquet"], "steps": STEPS, "row_group_rows": ROWS_OF_GROUP,
                                   "threads": os.cpu_count(), **options}))
-    seconds, out = timed([os.path.join(args.build, "bin/dtrain-data"), "process", recipe, made])
+    seconds, out = timed([os.path.join(args.build, "bin/dtrain-data"), "process", recipe, made, processes])
     report = json.loads(out)
     return seconds, report["peak_memory_bytes"] / 1e6, report["spilled_bytes"] / 1e6
 

@@ -123,7 +123,7 @@ _dtrain() {
   case ${_dtrain_words[1]} in
     run) _dtrain_run 2 ;;
     plan) local _dtrain_flags="$_dtrain_flags --json"; _dtrain_run 2 ;;
-    predict) local _dtrain_flags="$_dtrain_flags --recipe --filter --without"; _dtrain_run 2 ;;
+    predict) local _dtrain_flags="$_dtrain_flags --recipe --filter --without --keep"; _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
     shim) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
     agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--relay --help'; else :; fi ;;

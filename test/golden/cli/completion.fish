@@ -49,6 +49,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a predict -d 'apply a f
 complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- predict (commandline -opc)[2]' -l recipe -x -d 'INPUT is raw: apply this recipe.json, or `config`\'s'
 complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- predict (commandline -opc)[2]' -l filter -d '--recipe: its filters leave rows out, too'
 complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- predict (commandline -opc)[2]' -l without -x -d '--recipe: leave out these columns, such as the label'
+complete -c dtrain -n 'test (__dtrain_place) = run; and contains -- predict (commandline -opc)[2]' -l keep -x -d '--recipe: SCRIPT gets these of INPUT too, such as an id'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'do what torch.distributed.launch does: add --local-rank=N'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a shim -d 'run COMMAND so that torchrun is dtrain in all that it starts'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a agent -d 'be the agent of one node: for engines, which start it'

@@ -145,7 +145,7 @@ _dtrain() {
   case $words[1] in
     run) _dtrain_run ;;
     plan) _dtrain_run '--json[print it as JSON]' ;;
-    predict) _dtrain_run '--recipe=[INPUT is raw: apply this recipe.json, or `config`'\''s]:FILE: ' '--filter[--recipe: its filters leave rows out, too]' '--without=[--recipe: leave out these columns, such as the label]:COLUMNS: ' ;;
+    predict) _dtrain_run '--recipe=[INPUT is raw: apply this recipe.json, or `config`'\''s]:FILE: ' '--filter[--recipe: its filters leave rows out, too]' '--without=[--recipe: leave out these columns, such as the label]:COLUMNS: ' '--keep=[--recipe: SCRIPT gets these of INPUT too, such as an id]:COLUMNS: ' ;;
     launch) _dtrain_run ;;
     shim) _arguments --help'[tell about this command]' ;;
     agent) _arguments --help'[tell about this command]' '--relay[dial back to the submitter that standard input names]' ;;

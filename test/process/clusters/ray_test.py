@@ -18,6 +18,7 @@ from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE,
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
 from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
+from shared_build import SharedBuild  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -82,14 +83,20 @@ class Ray(ClusterJobs):
         lines = (TREE / ".cache/flights.csv").read_text().splitlines(keepends=True)
         january = [line for line in lines if line.startswith("2013,1,")]
         pathlib.Path(self.folder, "january.csv").write_text("".join(lines[:1] + january))
-        delays = [line.split(",")[8] for line in january]
         self.environment["DTRAIN_ENGINE_PYTHON"] = PYTHON
-        self.run_here(BIN / "dtrain", "predict", "--config=job.yaml", "--recipe=config", "--filter",
-                      flights / "predict.py", "january.csv", "out", "ray-ddp", python=python)
-        pathlib.Path(self.folder, "delays").write_text("\n".join(delay for delay in delays if delay not in ("", "NA")))
+        for program, output in (flights / "predict.py", "out"), (BIN / "predict_flights", "out-program"):
+            self.run_here(BIN / "dtrain", "predict", "--config=job.yaml", "--recipe=config", "--filter",
+                          "--keep=day,flight", program, "january.csv", output, "ray-ddp", python=python)
+        landed = [line.split(",") for line in january if line.split(",")[8] not in ("", "NA")]
+        for name, place in ("delays", 8), ("flights", 10):
+            pathlib.Path(self.folder, name).write_text("\n".join(words[place] for words in landed))
         wrong, error = map(float, self.run_here(python, "-c", """
 import numpy, pyarrow.parquet
-minutes, said = (column.to_numpy() for column in pyarrow.parquet.read_table("out").columns)
+rows, same = pyarrow.parquet.read_table("out"), pyarrow.parquet.read_table("out-program")
+assert rows.schema.names == same.schema.names == ["day", "flight", "minutes", "predicted"], same.schema
+day, flight, minutes, said = (column.to_numpy() for column in rows.columns)
+assert numpy.array_equal(flight, numpy.loadtxt("flights")) and same["flight"].equals(rows["flight"])
+assert all(abs(same[name].to_numpy() - rows[name].to_numpy()).max() < 0.01 for name in ("minutes", "predicted"))
 print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean() / minutes.var())
 """).split())
         self.assertLess(wrong, 0.01)
@@ -122,6 +129,15 @@ def process(dataset):
 import pathlib, pyarrow.parquet as parquet
 for entry in pathlib.Path("cache").glob("*/train"):
     print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\nTrue\n")
+
+    def test_the_nodes_of_the_cluster_preprocess_a_data_set_together(self):
+        build = SharedBuild(self.folder, "backend:\n  type: ray\n")
+        alone = build.write("alone", config="backend:\n")
+        for config in alone, build.write("cache"):
+            self.run_here(build.dtrain, "preprocess", f"--config={config}")
+        self.assertEqual(build.workers(), [f"{rank} of {len(build.workers())}" for rank in range(len(build.workers()))])
+        self.assertGreaterEqual(len(build.workers()), 3)
+        self.assertEqual(build.built("cache"), build.built("alone"))
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
         CLUSTER.settle()

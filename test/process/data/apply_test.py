@@ -159,6 +159,25 @@ class Apply(unittest.TestCase):
         write(lists, self.folder / "lists.parquet")
         self.assertIn("lists.parquet: column 'n' is list<", self.apply(self.folder / "lists.parquet", code=1))
 
+    def test_columns_that_the_steps_drop_or_change_are_kept_as_they_are(self):
+        trained = self.train("dropped", [{"select": ["x", "n"]}, {"rename": {"x": "scaled"}},
+                                         {"normalize": {"scaled": "minmax"}},
+                                         {"filter": {"column": "n", "op": ">", "value": 0}}], row_group_rows=500)
+        expected = parquet.read_table(trained / "train")
+        raw = self.raw.filter(compute.greater(self.raw["n"], 0))
+        for ending in ("parquet", "csv", "json", "arrow"):
+            with self.subTest(ending):
+                rows, _ = self.apply(self.folder / ending, trained, filter=True, keep=["id", "x"])
+                self.assertEqual(rows.schema.names, ["scaled", "n", "id", "x"])
+                self.assertTrue(rows.select(["scaled", "n"]).equals(expected))
+                self.assertTrue(rows.select(["id", "x"]).equals(raw.select(["id", "x"])))
+        path = self.folder / "newer.csv"  # with a column that training did not have
+        write(self.raw.append_column("name", self.raw["city"]), path)
+        rows, _ = self.apply(path, trained, keep=["name"], without=["n"])
+        self.assertTrue(rows["name"].equals(self.raw["city"]))
+        self.assertIn(f"{self.folder}/csv/0.csv: it has no column 'name', which --keep names",
+                      self.apply(self.folder / "csv", trained, keep=["name"], code=1))
+
     def test_columns_that_training_did_not_have_are_left_out_whatever_is_in_them(self):
         expected, _ = self.apply(self.folder / "csv")
         for ending in "csv", "json":
@@ -196,8 +215,9 @@ class Apply(unittest.TestCase):
 
     def test_predict_applies_a_recipe_first(self):
         script = self.folder / "script.py"
-        script.write_text("import os\ndef predict(table):\n    return {'id': table['id'], 'city': table['city'],"
-                          "'recipe': [os.environ['DTRAIN_RECIPE']] * len(table)}\n")
+        text = ("import os\ndef predict(table):\n    return {'id': table['id'], 'city': table['city'],"
+                "'recipe': [os.environ['DTRAIN_RECIPE']] * len(table)}\n")
+        script.write_text(text)
         job = self.folder / "job.json"
         job.write_text(json.dumps({"dataset": {"input": str(self.folder / "csv"), "steps": WITHOUT_DEDUP},
                                    "backend": {"cache_dir": str(self.folder / "cache of job")}}))
@@ -218,6 +238,11 @@ class Apply(unittest.TestCase):
         recipe = pathlib.Path(rows["recipe"][0].as_py())
         expected = parquet.read_table(self.apply(new, recipe.parent)[1]["folder"] + "/rows")
         self.assertTrue(rows["city"].equals(expected["city"]))
+        script.write_text("def predict(table):\n    return {'id': table['id'], 'city': table['kept']}\n")
+        write(self.raw.slice(0, 10).append_column("kept", pyarrow.array([str(i) for i in range(10)])), new)
+        rows, _ = predict("kept", "--recipe", recipe, "--keep", "kept")
+        self.assertEqual([int(value) for value in rows["city"].to_pylist()], list(range(10)))
+        script.write_text(text)
         self.assertNotIn("recipe", predict("out 2", "--quiet", "--recipe", recipe)[1])
         predict("out 3", "-H", "localhost:1", "--recipe", recipe)  # by an agent that is told of the job
 

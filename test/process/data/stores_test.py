@@ -19,6 +19,7 @@ from s3_server import KEYS, Relay, S3Server
 from tables import GROUP, ROWS, table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
+PREDICT = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "predict_worker")
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 DEADLINE_S = 60
 GROUPS = sum(-(-rows // GROUP) for rows in ROWS)
@@ -275,6 +276,31 @@ class Stores(unittest.TestCase):
         self.assertFalse(self.preprocess(self.server.uri("raw/*.arrow"), steps=steps)[1]["built"])
         self.server.put("raw/a.csv", b"id,a,int\n1,2,3\n")
         self.assertTrue(self.preprocess(self.server.uri("raw/*.csv"), steps=steps)[1]["built"])
+
+    def predict(self, uri, output, code=0):
+        notes = self.folder / "notes"
+        notes.unlink(missing_ok=True)
+        ended = subprocess.run([DTRAIN, "predict", "--nproc=2", PREDICT, uri, output, notes], env=self.env, text=True,
+                               capture_output=True, timeout=DEADLINE_S, cwd=self.folder)
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        return ended.stderr, len(notes.read_text().split()) if notes.exists() else 0
+
+    def test_predictions(self):
+        self.server.put_folder(self.set, "new")
+        uri, output = self.server.uri("new"), self.folder / "out"
+        self.assertEqual(self.predict(uri, output)[1], GROUPS)
+        results = parquet.read_table(output)
+        self.assertEqual(results["id"].to_pylist(), list(range(sum(ROWS))))
+        self.assertEqual(results["twice"].to_pylist(), list(range(0, 2 * sum(ROWS), 2)))
+        self.assertEqual(self.predict(self.server.uri("new/*.parquet"), output)[1], 0)  # all is there
+        self.server.put("new/4.parquet", (self.set / "3.parquet").read_bytes())
+        self.assertIn("what is there was made of other input files", self.predict(uri, output, 1)[0])
+        for source, place, words in ((self.server.uri("none"), "none", "there is no such object, and no folder"),
+                                     (uri, "s3://clicks/out", "s3://clicks/out: results are written into a folder")):
+            said, called = self.predict(source, place, 1)
+            self.assertIn(words, said)
+            self.assertEqual(called, 0)
+        self.assertFalse((self.folder / "s3:").exists())
 
     def test_preprocessing_that_fails(self):
         code, said = self.preprocess(self.server.uri("none/*.csv"))

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netlab  # noqa: E402
 from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
+import shared_build  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
 RUN = [DTRAIN, "run", "--quiet"]
@@ -236,6 +237,17 @@ class FromALoginShell(SlurmTest):
                                 "echo $RANK of $WORLD_SIZE")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(re.findall(r"\d of 3", done.stdout)), ["0 of 3", "1 of 3", "2 of 3"])
+
+    @unittest.skipUnless(os.path.exists(shared_build.DTRAIN + "-data"), "this build has no Arrow")
+    def test_the_nodes_of_an_allocation_preprocess_a_data_set_together(self):
+        with tempfile.TemporaryDirectory(prefix="dtrain-data-") as folder:
+            build = shared_build.SharedBuild(folder, "backend:\n  type: slurm\n")
+            alone = build.write("alone", config="backend:\n")
+            for config in alone, build.write("cache"):
+                done = self.cluster.run("salloc", "-N3", "-n3", build.dtrain, "preprocess", "--config", config)
+                self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+            self.assertEqual(build.workers(), ["0 of 3", "1 of 3", "2 of 3"])
+            self.assertEqual(build.built("cache"), build.built("alone"))
 
     def test_a_job_with_a_range_of_nodes_goes_on_without_one(self):
         end = os.path.join(self.cluster.folder, "end")

@@ -94,9 +94,6 @@ TEST_CASE("what of data cannot be is refused with its line") {
       Row{"backend:\n  processor:\n    script: p.py\n",
           "job.yaml:3: backend.processor.script: it is for a processor of type python, dask, modin or ray; this one is "
           "native"},
-      Row{"backend:\n  processor:\n    type: native\n    num_workers: 2\n",
-          "job.yaml:4: backend.processor.num_workers: it is for a processor of type python, dask, modin or ray; this "
-          "one is native"},
       Row{"backend:\n  processor:\n    type: ray\n    num_workers: 2\n",
           "job.yaml:4: backend.processor.num_workers: Ray Data counts its workers itself; remove the key"},
       Row{"backend:\n  processor: {type: native, parallelism: 0}\n",

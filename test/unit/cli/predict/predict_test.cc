@@ -52,14 +52,15 @@ TEST_CASE("predict takes a recipe for raw rows, and says which word the rows are
   CHECK(run.raw_input->filter);
   CHECK(run.raw_input->without.empty());
   CHECK(run.raw_input->place == 3);
-  run = *predict_as_run({"--recipe=config", "--without=a,b", "./prog", "in", "out"}, predict_host());
+  run = *predict_as_run({"--recipe=config", "--without=a,b", "--keep", "id", "./prog", "in", "out"}, predict_host());
   CHECK(run.words == Words{"./prog", "in", "out"});
   CHECK(run.raw_input->recipe == "config");
   CHECK(run.raw_input->without == Words{"a", "b"});
+  CHECK(run.raw_input->keep == Words{"id"});
   CHECK_FALSE(run.raw_input->filter);
   CHECK(run.raw_input->place == 1);
   CHECK_FALSE(predict_as_run({"p.py", "in", "out"}, predict_host())->raw_input);
-  CHECK(refusal({"--filter", "p.py", "in", "out"}).find("--filter is of the steps of a recipe") == 0);
+  CHECK(refusal({"--filter", "p.py", "in", "out"}).find("--filter is about the rows that a recipe makes") == 0);
   CHECK(refusal({"--recipe"}).find("--recipe needs a recipe.json") == 0);
 }
 

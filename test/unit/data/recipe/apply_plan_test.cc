@@ -51,6 +51,21 @@ TEST_CASE("a recipe is applied in one pass, and rows stay unless filters are ask
   CHECK(filtered.operations.size() == 5);
 }
 
+TEST_CASE("columns that the recipe drops or changes may be kept as they are") {
+  const auto then = carried_out(kSteps);
+  const auto plan = plan_to_apply(then, {.without = {"label"}, .keep = {"when", "label"}}, kThen, "new.csv");
+  REQUIRE(plan.output.size() == 4);
+  CHECK(plan.output[2].name == "when");
+  CHECK(plan.read[plan.output[2].slot] == 3);
+  CHECK(plan.types[plan.output[2].slot] == ColumnType::other);
+  CHECK(plan.read[plan.output[3].slot] == 2);
+  for (const Operation& operation : plan.operations) CHECK(operation.slots.front() != plan.output[3].slot);
+  CHECK_THROWS_WITH(plan_to_apply(then, {.keep = {"x"}}, kThen, "new.csv"),
+                    "dtrain: --keep: the recipe's result has a column 'x' already");
+  CHECK_THROWS_WITH(plan_to_apply(then, {.keep = {"none"}}, kThen, "new.csv"),
+                    "dtrain: new.csv: it has no column 'none', which --keep names");
+}
+
 TEST_CASE("the label may be left out, with what is done to it and asked of it") {
   const auto then = carried_out(kSteps);
   const std::vector<SourceColumn> now = {kThen[1], kThen[0]};
@@ -95,7 +110,7 @@ TEST_CASE("what a recipe.json is, and how text is read for it") {
   auto then = carried_out(kSteps);
   then.recipe.memory_limit_bytes = 100'000'000;  // of another machine
   then.recipe.threads = then.recipe.parallelism = 64;
-  const Recipe recipe = recipe_to_read(then, {false, {}, 3}, {"new.csv"});
+  const Recipe recipe = recipe_to_read(then, {.parallelism = 3}, {"new.csv"});
   CHECK(recipe.parallelism == 3);
   CHECK_FALSE(recipe.memory_limit_bytes);
   CHECK_FALSE(recipe.threads);

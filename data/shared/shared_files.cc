@@ -1,5 +1,5 @@
 // Tested by test/process/data/predict_program_test.py.
-#include "data/predict/shared_files.h"
+#include "data/shared/shared_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

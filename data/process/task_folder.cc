@@ -1,0 +1,145 @@
+// Tested by test/process/data/nodes_test.py.
+#include "data/process/task_folder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <system_error>
+
+#include "data/rows/parallel.h"
+#include "data/shared/shared_files.h"
+#include "dtrain/data_errors.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr TaskTime kTaskPatience = std::chrono::minutes(10);
+constexpr TaskTime kTaskLook = std::chrono::milliseconds(50);
+constexpr std::string_view kDone = ".done";
+
+TaskTime task_now() {
+  return std::chrono::duration_cast<TaskTime>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+std::string beside_task(const std::string& folder, std::size_t task) { return fmt::format("{}/{:05}", folder, task); }
+
+std::string own_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{} (process {})", host.data(), ::getpid());
+}
+
+// Those that are there.
+void see_results(const std::string& folder, std::size_t count, TaskCore& core) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.ends_with(kDone)) continue;
+    std::size_t task = count;
+    std::from_chars(name.data(), name.data() + name.size(), task);
+    if (task < count) core.done(task, task_now());
+  }
+  if (error) throw_of_path(folder, error.value());
+  core.looked();
+}
+
+[[noreturn]] void fail_late(const std::string& folder, const std::string& phase, std::size_t task) {
+  const std::string holder = read_shared(beside_task(folder, task) + ".lock").value_or("");
+  throw DataError(
+      fmt::format("dtrain: {}: no part of '{}' has been done for {} s, and part {} is with {}; end that "
+                  "process, and start again",
+                  folder, phase, std::chrono::duration_cast<std::chrono::seconds>(kTaskPatience).count(), task,
+                  holder.empty() ? "a process that does not say its name" : holder));
+}
+
+}  // namespace
+
+bool TaskFolder::try_task(const std::string& beside, std::size_t number, const Task& task) const {
+  const std::string result = beside + std::string(kDone);
+  const auto lock = try_lock(beside + ".lock", Lock::exclusive);
+  if (!lock) return false;
+  if (is_there(result)) return true;
+  const std::string name = own_name();
+  if (::ftruncate(lock->get(), 0) != 0 || ::pwrite(lock->get(), name.data(), name.size(), 0) < 0)
+    throw_of_path(beside + ".lock", errno);
+  const std::string made = task(number);
+  make_once(draft(), result, [&](const std::string& file) {
+    std::ofstream out(file, std::ios::binary);
+    out << made << std::flush;
+    if (!out) throw DataError(fmt::format("dtrain: {}: it cannot be written", file));
+  });
+  return true;
+}
+
+void TaskFolder::share(const std::string& phase, std::size_t count, std::size_t threads, const Task& task,
+                       const Take& take) {
+  const std::string folder = folder_ + "/" + phase;
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) throw_of_path(folder, error.value());
+  TaskCore core(count, seat_.rank * count / std::max<std::size_t>(seat_.count, 1), kTaskPatience, task_now());
+  see_results(folder, count, core);
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopped = false;
+  const auto work = [&] {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      const TaskStep step = core.next(task_now());
+      if (stopped || step.what == TaskStep::What::finished) return;
+      check_others();
+      if (step.what == TaskStep::What::late) fail_late(folder, phase, core.missing().value_or(0));
+      if (step.what == TaskStep::What::look) {
+        changed.wait_for(lock, kTaskLook);
+        see_results(folder, count, core);
+        continue;
+      }
+      lock.unlock();
+      const bool done = try_task(beside_task(folder, step.task), step.task, task);
+      lock.lock();
+      if (done)
+        core.done(step.task, task_now());
+      else
+        core.held(step.task);
+      changed.notify_all();
+    }
+  };
+  for_each_task(std::max<std::size_t>(threads, 1), std::max<std::size_t>(threads, 1), [&](std::size_t) {
+    try {
+      work();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      stopped = true;
+      changed.notify_all();
+      throw;
+    }
+  });
+  for (std::size_t number = 0; number < count; ++number) {
+    const std::string path = beside_task(folder, number) + std::string(kDone);
+    const auto result = read_shared(path);
+    if (!result) throw_of_path(path, ENOENT);
+    take(number, *result);
+  }
+}
+
+void TaskFolder::fail(const std::string& why) const { link_content(folder_, folder_ + "/failed", why); }
+
+std::optional<std::string> TaskFolder::failure() const { return read_shared(folder_ + "/failed"); }
+
+void TaskFolder::check_others() const {
+  if (is_there(folder_ + "/failed")) throw OtherFailed{};
+}
+
+std::string TaskFolder::draft() const { return folder_ + "/" + draft_ending(); }
+
+}  // namespace dtrain::data

@@ -1,0 +1,52 @@
+#pragma once
+// Tasks that several processes share, on one host or on several that see the same folder. A task has one result,
+// whoever dies: who works on it holds a lock, and the result gets its name by a link.
+//   PHASE/00003.lock   who works on task 3
+//   PHASE/00003.done   its result
+//   failed             why all of the work ends
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "data/process/task_core.h"
+
+namespace dtrain::data {
+
+// Another process of the work has failed, and has said why.
+struct OtherFailed {};
+
+struct Seat {
+  std::size_t rank = 0, count = 1;  // of the processes that share the work
+};
+
+class TaskFolder {
+ public:
+  // `folder` is there.
+  TaskFolder(std::string folder, Seat seat) : folder_(std::move(folder)), seat_(seat) {}
+
+  using Task = std::function<std::string(std::size_t task)>;
+  using Take = std::function<void(std::size_t task, std::string_view result)>;
+  // Until each of the tasks has its result: `task` makes it, on some threads, if no other process does. Then `take`
+  // gets all results, in the order of the tasks. `phase`: for names and people. Throws OtherFailed, what `task` throws,
+  // and DataError: for ten minutes another process, which is named, has not come to the end of a task.
+  void share(const std::string& phase, std::size_t count, std::size_t threads, const Task& task, const Take& take);
+
+  // All other processes end. The first one that fails counts.
+  void fail(const std::string& why) const;
+  std::optional<std::string> failure() const;
+
+  // A file that is being written.
+  std::string draft() const;
+
+ private:
+  bool try_task(const std::string& beside, std::size_t number, const Task& task) const;
+  void check_others() const;
+
+  const std::string folder_;
+  const Seat seat_;
+};
+
+}  // namespace dtrain::data

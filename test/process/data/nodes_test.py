@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""The native processor as several processes that share a folder: the same bytes, what becomes of a process that dies,
+of an error, and of a build that is killed; and the same as jobs that `dtrain preprocess` starts."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import numpy
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet as parquet
+
+BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
+PROGRAM, DTRAIN = BIN / "dtrain-data", BIN / "dtrain"
+ROWS = 4000
+DEADLINE = 60
+MEMORY = 128 << 20
+STEPS = [
+    {"cast": {"n": "int64"}},
+    {"filter": {"column": "n", "op": ">", "value": -80}},
+    {"fill": {"x": "mean", "city": "mode"}},
+    {"normalize": {"x": "zscore", "n": "minmax"}},
+    {"dedup": ["key", "city"]},
+    {"vocabulary": {"city": {"size": 4, "output": "one_hot"}, "word": {"size": 100}}},
+]
+
+
+def raw(rows=ROWS):
+    draw = numpy.random.default_rng(3)
+    holes = draw.random(rows) < 0.1
+    return pyarrow.table({
+        "id": numpy.arange(rows),
+        "x": pyarrow.array(draw.normal(5, 3, rows), mask=holes),
+        "n": draw.integers(-100, 100, rows).astype(numpy.int32),
+        "key": draw.integers(0, rows // 2, rows),
+        "city": pyarrow.array([f"city {min(number, 9)}" for number in draw.geometric(0.3, rows)], mask=holes),
+        "word": [f"word {number}" for number in draw.integers(0, 300, rows)],
+    })
+
+
+def bytes_in(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def until(ready, what):
+    end = time.monotonic() + DEADLINE
+    while not ready():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {DEADLINE} s")
+        time.sleep(0.005)  # tidy: allow sleep, because files and /proc send no events; the deadline is above
+
+
+def children_of(pid):
+    try:
+        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def content_of(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def is_gone(pid):
+    """It has ended, whether or not somebody has waited for it."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+class WithInput(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dtrain-nodes-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.number = 0
+        (self.folder / "in").mkdir()
+        table = raw()
+        for number, begin in enumerate(range(0, ROWS, ROWS // 2)):
+            parquet.write_table(table.slice(begin, ROWS // 2), self.folder / f"in/{number}.parquet", row_group_size=150)
+
+    def recipe(self, **more):
+        return {"input": [str(self.folder / "in")], "steps": STEPS, "parallelism": 7, "row_group_rows": 100,
+                "memory_limit_bytes": MEMORY, "threads": 2, **more}
+
+    def start(self, recipe, processes, folder=None):
+        self.number += 1
+        folder = folder or self.folder / f"made-{self.number}"
+        folder.mkdir(exist_ok=True)
+        path = self.folder / f"{self.number}.json"
+        path.write_text(json.dumps(recipe))
+        process = subprocess.Popen([PROGRAM, "process", path, folder, *([str(processes)] if processes else [])],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process, folder
+
+    def make(self, recipe, processes, code=0):
+        process, folder = self.start(recipe, processes)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, code, error)
+        return (bytes_in(folder), json.loads(out)) if code == 0 else (bytes_in(folder), error)
+
+
+class SameBytes(WithInput):
+    def same(self, recipe):
+        alone, report = self.make(recipe, 0)
+        self.assertTrue(any(name.endswith(".parquet") for name in alone))
+        for processes in (2, 3):
+            with self.subTest(processes=processes):
+                shared, said = self.make(recipe, processes)
+                self.assertEqual(shared.keys(), alone.keys())
+                self.assertEqual(shared, alone)
+                for fact in ("rows_read", "parts", "partitions", "passes"):
+                    self.assertEqual(said[fact], report[fact])
+
+    def test_shuffled(self):
+        self.same(self.recipe(split={"train": 0.8, "test": 0.2}))
+
+    def test_in_order_with_a_split_by_a_column_and_without_persist(self):
+        self.same(self.recipe(shuffle=False, persist=False, split={"by": "word", "train": 0.7, "validation": 0.3}))
+
+    def test_without_statistics_in_one_pass_of_many_partitions(self):
+        self.same(self.recipe(steps=[{"filter": {"column": "n", "op": "<", "value": 50}}], parallelism=20))
+
+    def test_text_and_a_part_without_rows(self):
+        pyarrow.csv.write_csv(raw(), self.folder / "rows.csv")
+        self.same(self.recipe(input=[str(self.folder / "rows.csv")], parallelism=None,
+                              split={"train": 0.9999, "rest": 0.0001}))
+
+
+class Loss(WithInput):
+    """The work of processes that die, or end with an error."""
+
+    def workers_of(self, process):
+        """Those that have begun."""
+        found = []
+        for pid in children_of(process.pid):
+            if b"work" in content_of(pathlib.Path(f"/proc/{pid}/cmdline")).split(b"\0"):
+                found.append(pid)
+        return found
+
+    def slow(self):
+        """A recipe of many parts, so that there is time to look."""
+        return self.recipe(parallelism=27, threads=1)
+
+    def begun(self, recipe, processes, phase):
+        """A build that has come to this phase; its folder, and its workers."""
+        process, folder = self.start(recipe, processes)
+        until(lambda: process.poll() is not None or list((folder / ".work").glob(f"{phase}/*.done")), phase)
+        self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+        return process, folder
+
+    def test_a_process_that_is_killed_leaves_its_parts_to_the_others(self):
+        alone, _ = self.make(self.slow(), 0)
+        for phase in ("pass-0", "pass-1", "write"):
+            with self.subTest(phase):
+                process, folder = self.begun(self.slow(), 3, phase)
+                victims = self.workers_of(process)[:2]
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+                if phase == "pass-0":
+                    self.assertTrue(victims)
+                _, error = process.communicate(timeout=DEADLINE)
+                self.assertEqual((process.returncode, error), (0, ""))
+                self.assertEqual(bytes_in(folder), alone)
+
+    def test_a_killed_build_goes_on_with_the_parts_that_are_there(self):
+        alone, _ = self.make(self.slow(), 0)
+        for phase in ("pass-0", "write"):
+            with self.subTest(phase):
+                process, folder = self.begun(self.slow(), 2, phase)
+                workers = self.workers_of(process)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                for pid in workers:
+                    until(lambda pid=pid: is_gone(pid), "the end of a worker")
+                if phase == "write":  # nobody reads the input again, but for the footers
+                    for file in (self.folder / "in").iterdir():
+                        with open(file, "r+b") as damaged:
+                            damaged.seek(4)
+                            damaged.write(bytes(file.stat().st_size // 2))
+                again, _ = self.start(self.slow(), 2, folder)
+                self.assertEqual((again.communicate(timeout=DEADLINE)[1], again.returncode), ("", 0))
+                self.assertEqual(bytes_in(folder), alone)
+
+    def test_what_is_left_of_other_work_is_not_taken(self):
+        alone, _ = self.make(self.recipe(seed=2), 0)
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        again, _ = self.start(self.recipe(seed=2), 2, folder)
+        self.assertEqual(again.communicate(timeout=DEADLINE)[1], "")
+        self.assertEqual(bytes_in(folder), alone)
+
+    def test_one_error_and_an_empty_folder(self):
+        for steps, code, words in (
+                ([{"cast": {"word": "int32"}}], 1, "steps[0].cast.word"),
+                ([{"filter": {"column": "id", "op": "<", "value": 0}}], 1, "none is left"),
+                ([{"fill": {"nothing": 1}}], 2, "nothing")):
+            with self.subTest(words):
+                left, error = self.make(self.recipe(steps=steps), 3, code)
+                self.assertEqual((left, error.count("\n")), ({}, 1), error)
+                self.assertIn(words, error)
+
+    def test_a_worker_that_does_not_see_the_folder_or_sees_another_input_says_so(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        plan = json.loads((folder / ".work/plan.json").read_text())
+        other = self.folder / "other"
+        (other / ".work").mkdir(parents=True)
+        (other / ".work/plan.json").write_text(json.dumps({**plan, "input_digest": 1}))
+        subprocess.run([PROGRAM, "work", other], check=True, timeout=DEADLINE)
+        self.assertIn(b"sees other files", (other / ".work/failed").read_bytes())
+        (other / ".work/plan.json").write_text(json.dumps({**plan, "format": 0}))
+        done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("another version of dtrain", done.stderr)
+        done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("does not see /none/rows", done.stderr)
+        process.communicate(timeout=DEADLINE)
+
+
+class Preprocess(WithInput):
+    """Jobs that `dtrain preprocess` starts, on this host."""
+
+    def begin(self, cache, workers, steps=None, parallelism=27):
+        config = {"dataset": {"input": str(self.folder / "in"), "steps": steps or STEPS, "row_group_rows": 100},
+                  "backend": {"cache_dir": str(self.folder / cache),
+                              "processor": {"num_workers": workers, "parallelism": parallelism,
+                                            "memory_limit_bytes": MEMORY}}}
+        path = self.folder / f"{cache}-{workers}.json"
+        path.write_text(json.dumps(config))
+        process = subprocess.Popen([DTRAIN, "preprocess", "--json", "--threads=1", "--config", path], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def build(self, cache, workers, **options):
+        process = self.begin(cache, workers, **options)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 0, error)
+        return {name: data for name, data in bytes_in(pathlib.Path(json.loads(out)["folder"])).items()
+                if name != "meta.json"}
+
+    def left(self, cache):
+        return [path.name for path in (self.folder / cache).iterdir() if path.name != ".lock"]
+
+    def working(self, cache):
+        """A build whose workers have finished a part."""
+        process = self.begin(cache, 2)
+        until(lambda: process.poll() is not None or list((self.folder / cache).glob("*/.work/pass-0/*.done")), "a part")
+        self.assertIsNone(process.poll())
+        return process
+
+    def test_workers_of_a_job_make_the_same_entry_and_one_is_found_again(self):
+        alone = self.build("alone", 1)
+        self.assertEqual(self.build("cache", 3), alone)
+        self.assertEqual(len(self.left("cache")), 1)
+        process = self.begin("cache", 1)
+        self.assertFalse(json.loads(process.communicate(timeout=DEADLINE)[0])["built"])
+
+    def test_a_worker_that_is_killed_is_started_again(self):
+        process = self.working("cache")
+        place = os.fsencode(next((self.folder / "cache").glob("*/.work")).parent)
+        workers = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                   if re.fullmatch(rb"[^\0]*dtrain-data\0work\0" + re.escape(place) + rb"\0", content_of(path))]
+        self.assertEqual(len(workers), 2)
+        os.kill(workers[0], signal.SIGKILL)
+        out, error = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 0, error)
+        entry = pathlib.Path(json.loads(out)["folder"])
+        self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
+                         self.build("alone", 1))
+
+    def test_an_error_is_said_once_with_its_line_and_nothing_is_left(self):
+        process = self.begin("cache", 2, steps=[{"cast": {"word": "int32"}}])
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual((process.returncode, error.count("\n")), (1, 1), error)
+        self.assertRegex(error, r"cache-2.json:\d+: dataset.steps\[0\].cast.word: .*word")
+        self.assertEqual(self.left("cache"), [])
+
+    def test_a_killed_build_is_gone_on_with_and_one_that_is_asked_to_end_leaves_nothing(self):
+        process = self.working("cache")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertEqual(self.left("cache"), [])
+        process = self.working("cache")
+        plan, = (self.folder / "cache").glob("*/.work/plan.json")
+        kept = self.folder / "plan"
+        os.link(plan, kept)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=DEADLINE)
+        second = self.begin("cache", 2)
+        until(lambda: not plan.exists(), "the second build")
+        found = [path for path in (self.folder / "cache").glob("*/.work/plan.json")]
+        self.assertTrue(second.poll() is not None or all(path.samefile(kept) for path in found), found)
+        out, error = second.communicate(timeout=DEADLINE)
+        self.assertEqual(second.returncode, 0, error)
+        entry = pathlib.Path(json.loads(out)["folder"])
+        self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
+                         self.build("alone", 1))
+        self.assertEqual(len(self.left("cache")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

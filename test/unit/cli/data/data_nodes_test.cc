@@ -1,0 +1,60 @@
+// Which nodes preprocess the data of a config's job.
+#include "cli/data/data_nodes.h"
+
+#include "test/support/catch.h"
+#include "test/unit/cli/test_host.h"
+
+using namespace dtrain;
+using namespace dtrain::cli;
+using NodeWords = std::vector<std::string>;
+
+namespace {
+
+NodeWords nodes_of(const std::string& text, const std::map<std::string, std::string>& env = {}) {
+  FileMap files;
+  files.emplace("/usr/bin/srun", executable_file());
+  Host host = test_host(std::move(files));
+  host.env.insert(env.begin(), env.end());
+  host.read_text = [&](const std::string&) { return Result<std::string>(text); };
+  RawOptions raw;
+  raw[FlagId::config] = RawValue{"job.yaml", Origin::flag, "--config"};
+  const auto words = nodes_of_config(raw, host);
+  return words ? *words : NodeWords{"error", words.error().message};
+}
+
+}  // namespace
+
+TEST_CASE("data nodes: one node has no words") {
+  CHECK(nodes_of("{}").empty());
+  CHECK(nodes_of("backend: {type: local, trainer: {num_workers: 4}}").empty());
+  CHECK(nodes_of("hosts: ['a:8']").empty());
+  CHECK(nodes_of("nnodes: 2").empty());  // each has a dtrain of its own
+  CHECK(nodes_of("backend: {type: ray}\nnnodes: 1").empty());
+}
+
+TEST_CASE("data nodes: a process on each host of a list, as they are reached for the job") {
+  CHECK(nodes_of("hosts: ['a:8', 'b:8']\nssh: ssh -p 22\nnproc: 8\nmax_restarts: 2") ==
+        NodeWords{"--hosts=a:8,b:8", "--ssh=ssh -p 22", "--nproc=1"});
+  CHECK(nodes_of("hosts: [a, b, c]\nnnodes: '2:3'") == NodeWords{"--hosts=a,b,c", "--nnodes=2:3", "--nproc=1"});
+}
+
+TEST_CASE("data nodes: on a cluster one on each node, or on as many as the job has") {
+  CHECK(nodes_of("backend: {type: ray, trainer: {num_workers: 8}}") == NodeWords{"--engine=ray", "--num-proc=auto"});
+  CHECK(nodes_of("backend: {type: ray}") == NodeWords{"--engine=ray", "--num-proc=auto"});
+  CHECK(nodes_of("backend: {type: ray}\nnnodes: 3") == NodeWords{"--engine=ray", "--nnodes=3", "--nproc=1"});
+}
+
+TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that this node has there") {
+  const std::string job = "backend: {type: slurm}";
+  CHECK(nodes_of(job).empty());
+  CHECK(nodes_of(job, {{"SLURM_JOB_NUM_NODES", "1"}}).empty());
+  std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+  env["SLURM_CPUS_ON_NODE"] = "8";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nproc=1"});
+  CHECK(nodes_of(job + "\nsrun: -c 2\nnnodes: 2", env) ==
+        NodeWords{"--engine=slurm", "--srun=-c 2", "--nnodes=2", "--nproc=1"});
+  CHECK(nodes_of(job + "\nnnodes: 1", env).empty());
+  env["SLURM_JOB_CPUS_PER_NODE"] = "8(x2),4";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+}
