@@ -25,8 +25,9 @@ void begin_epoch(MixtureState& state, std::uint64_t epoch) {
 
 }  // namespace
 
-MixtureBatches::MixtureBatches(MixtureLoaderOptions given)
+MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate)
     : options_(checked(std::move(given))),
+      allocate_(std::move(allocate)),
       job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
       ahead_("MixtureLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   std::vector<double> weights;
@@ -157,7 +158,7 @@ bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Outpu
 std::optional<HostBatch> MixtureBatches::read(const std::vector<std::uint32_t>& rows, const BatchShare& share,
                                               Readers& readers, LoaderTimes& times) const {
   const std::vector<SourceShare> shares = source_shares(rows, share, sources_.size());
-  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share);
+  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share, allocate_);
   for (std::size_t i = 0; i < readers.size(); ++i) {
     std::span<const std::int64_t> places = shares[i].places;
     for (SourceRun run : shares[i].runs) {
