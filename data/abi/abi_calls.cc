@@ -1,6 +1,7 @@
 #include "data/abi/abi_calls.h"
 
 #include <memory>
+#include <new>
 #include <vector>
 
 namespace dtrain::data {
@@ -45,6 +46,15 @@ std::unique_ptr<OwnedTensor> owned_tensor(HostTensor host) {
 std::string& last_error() {
   static thread_local std::string text;
   return text;
+}
+
+BlockAllocator allocator_of(const dtrain_data_allocator* allocator) {
+  if (allocator == nullptr) return new_block;
+  return [of = *allocator](std::size_t bytes) {
+    void* block = of.allocate(of.context, bytes);
+    if (block == nullptr) throw std::bad_alloc();
+    return Block(static_cast<std::byte*>(block), [of](std::byte* memory) { of.deallocate(of.context, memory); });
+  };
 }
 
 void give_batch(HostBatch batch, DLManagedTensor** tensors, dtrain_batch_rows* rows) {

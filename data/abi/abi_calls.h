@@ -38,6 +38,9 @@ int status_of(const char* who, const Call& call) {
   }
 }
 
+// Of a caller; null: the usual one.
+BlockAllocator allocator_of(const dtrain_data_allocator* allocator);
+
 // The caller owns the tensors from now on.
 void give_batch(HostBatch batch, DLManagedTensor** tensors, dtrain_batch_rows* rows);
 

@@ -24,10 +24,16 @@ int mixture_status(const Call& call) {
 }  // namespace
 
 int dtrain_mixture_loader_open(const char* options, dtrain_mixture_loader** loader) {
+  return dtrain_mixture_loader_open_in(options, nullptr, loader);
+}
+
+int dtrain_mixture_loader_open_in(const char* options, const dtrain_data_allocator* allocator,
+                                  dtrain_mixture_loader** loader) {
   return mixture_status([&] {
     auto all = dtrain::MixtureLoaderOptions::from_environment();
     dtrain::data::set_options("MixtureLoader", options, all);
-    *loader = new dtrain_mixture_loader{dtrain::data::MixtureBatches(std::move(all))};
+    *loader =
+        new dtrain_mixture_loader{dtrain::data::MixtureBatches(std::move(all), dtrain::data::allocator_of(allocator))};
     return DTRAIN_DATA_OK;
   });
 }

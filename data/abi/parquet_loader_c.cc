@@ -25,10 +25,16 @@ int loader_status(const Call& call) {
 const char* dtrain_data_error() { return dtrain::data::last_error().c_str(); }
 
 int dtrain_parquet_loader_open(const char* options, dtrain_parquet_loader** loader) {
+  return dtrain_parquet_loader_open_in(options, nullptr, loader);
+}
+
+int dtrain_parquet_loader_open_in(const char* options, const dtrain_data_allocator* allocator,
+                                  dtrain_parquet_loader** loader) {
   return loader_status([&] {
     auto all = dtrain::ParquetLoaderOptions::from_environment();
     dtrain::data::set_options("ParquetLoader", options, all);
-    *loader = new dtrain_parquet_loader{dtrain::data::BatchLoader(std::move(all))};
+    *loader =
+        new dtrain_parquet_loader{dtrain::data::BatchLoader(std::move(all), dtrain::data::allocator_of(allocator))};
     return DTRAIN_DATA_OK;
   });
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
@@ -12,21 +13,21 @@
 
 namespace dtrain::data {
 
-// The byte before a block says how far in front of it malloc's block begins.
-struct FreeBlock {
-  void operator()(std::byte* block) const { std::free(block - std::to_integer<std::size_t>(block[-1])); }
-};
-using Block = std::unique_ptr<std::byte, FreeBlock>;
+// Memory of a tensor, with what frees it.
+using Block = std::shared_ptr<std::byte>;
 
-// As aligned as torch's memory is. Never null. aligned_alloc() would ask malloc for more than it keeps, so a block
+// Where the memory of batches comes from: a block of at least so many bytes, aligned for all types of elements, and
+// never null. Throws if there is none. Threads that read call it.
+using BlockAllocator = std::function<Block(std::size_t bytes)>;
+
+// The usual one. As aligned as torch's memory is. aligned_alloc() would ask malloc for more than it keeps, so a block
 // would not fit where one of the same size has been, and batches that come and go would take twice their memory.
 inline Block new_block(std::size_t bytes) {
   constexpr std::size_t alignment = 64;
   auto* begin = static_cast<std::byte*>(std::malloc(bytes + alignment));
   if (begin == nullptr) throw std::bad_alloc();
   const std::size_t before = alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment;
-  begin[before - 1] = static_cast<std::byte>(before);
-  return Block(begin + before);
+  return {begin + before, [begin](std::byte*) { std::free(begin); }};
 }
 
 struct HostTensor {

@@ -7,8 +7,9 @@
 namespace dtrain::data {
 namespace {
 
-HostTensor fixed_tensor(const TensorColumns& of, const Piece& piece, std::int64_t rows) {
-  HostTensor tensor{of.columns[0].type, {rows}, new_block(piece.bytes * static_cast<std::size_t>(rows))};
+HostTensor fixed_tensor(const TensorColumns& of, const Piece& piece, std::int64_t rows,
+                        const BlockAllocator& allocate) {
+  HostTensor tensor{of.columns[0].type, {rows}, allocate(piece.bytes * static_cast<std::size_t>(rows))};
   if (of.matrix) tensor.shape.push_back(static_cast<std::int64_t>(of.columns.size()));
   if (of.columns[0].list_size != 0) tensor.shape.push_back(of.columns[0].list_size);
   return tensor;
@@ -16,10 +17,16 @@ HostTensor fixed_tensor(const TensorColumns& of, const Piece& piece, std::int64_
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share)
-    : tensors_(&tensors), layout_(&layout), share_(share), batch_{{}, share.rows, share.repeated, share.batch_rows} {
+BatchBuilder::BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
+                           const BlockAllocator& allocate)
+    : tensors_(&tensors),
+      layout_(&layout),
+      share_(share),
+      allocate_(&allocate),
+      batch_{{}, share.rows, share.repeated, share.batch_rows} {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    fixed_.push_back(tensors[i].ragged() ? HostTensor{} : fixed_tensor(tensors[i], layout.tensors[i], share.rows));
+    fixed_.push_back(tensors[i].ragged() ? HostTensor{}
+                                         : fixed_tensor(tensors[i], layout.tensors[i], share.rows, allocate));
   }
   if (!layout.ragged.empty()) tail_at_.resize(static_cast<std::size_t>(share.rows));
 }
@@ -48,13 +55,13 @@ void BatchBuilder::add_ragged(std::size_t ragged, ElementType type) {
   const auto bytes_of = [&](std::size_t row) {
     return TailHeap::bytes(tails_.data() + tail_at_[row], ragged, layout_->ragged.size());
   };
-  HostTensor offsets{ElementType::int64, {share_.rows + 1}, new_block((rows + 1) * sizeof(std::int64_t))};
+  HostTensor offsets{ElementType::int64, {share_.rows + 1}, (*allocate_)((rows + 1) * sizeof(std::int64_t))};
   auto* ends = reinterpret_cast<std::int64_t*>(offsets.values.get());
   ends[0] = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     ends[row + 1] = ends[row] + static_cast<std::int64_t>(bytes_of(row).size() / size);
   }
-  HostTensor values{type, {ends[rows]}, new_block(static_cast<std::size_t>(ends[rows]) * size)};
+  HostTensor values{type, {ends[rows]}, (*allocate_)(static_cast<std::size_t>(ends[rows]) * size)};
   std::byte* to = values.values.get();
   for (std::size_t row = 0; row < rows; ++row) {
     const auto bytes = bytes_of(row);

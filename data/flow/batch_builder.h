@@ -16,7 +16,8 @@ namespace dtrain::data {
 class BatchBuilder {
  public:
   // All must outlive the builder.
-  BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share);
+  BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
+               const BlockAllocator& allocate);
 
   // Row `row` of the global batch and those after it, from these slots. Nothing of the arena is needed afterwards.
   void add(const RowArena& arena, std::span<const std::uint32_t> slots, std::int64_t row);
@@ -29,6 +30,7 @@ class BatchBuilder {
   const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;
   const BatchShare share_;
+  const BlockAllocator* allocate_;
   std::vector<HostTensor> fixed_;     // one of each of tensors_; of a ragged column it is empty
   std::vector<std::byte> tails_;      // of this rank's rows, as they came
   std::vector<std::size_t> tail_at_;  // where each row's is, if there are ragged columns

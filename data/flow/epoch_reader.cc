@@ -25,7 +25,7 @@ std::optional<HostBatch> EpochReader::next(const BatchShare& share, const std::a
 }
 
 std::optional<HostBatch> EpochReader::filled(const BatchShare& share, const std::atomic<bool>& stop) {
-  BatchBuilder batch(*parts_.tensors, *parts_.layout, share);
+  BatchBuilder batch(*parts_.tensors, *parts_.layout, share, parts_.allocate);
   for (std::int64_t row = 0; row < share.batch_rows;) {
     if (left_ == flow_.leaving().size()) {
       if (!flow_.advance(stop)) return std::nullopt;

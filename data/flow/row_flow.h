@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/base/host_batch.h"
 #include "data/base/row_layout.h"
 #include "data/flow/row_arena.h"
 #include "data/order/order_state.h"
@@ -24,7 +25,8 @@ struct LoaderParts {
   const std::vector<TensorColumns>* tensors;
   const RowLayout* layout;
   std::int64_t rows;
-  std::size_t tail_bytes;  // RowArena's
+  std::size_t tail_bytes;               // RowArena's
+  BlockAllocator allocate = new_block;  // for batches
 
   RowOrder order(const OrderState& at) const { return {set->group_rows(), at.seed, at.epoch, at.window}; }
 };

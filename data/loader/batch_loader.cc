@@ -10,7 +10,6 @@
 #include "data/loader/loader_plan.h"
 #include "data/node/name_claim.h"
 #include "data/options/refuse_option.h"
-#include "strategies/kept/available_memory.h"
 
 namespace dtrain::data {
 namespace {
@@ -26,30 +25,16 @@ ParquetLoaderOptions checked(ParquetLoaderOptions options) {
     refuse(fmt::format("window_size_bytes is {}; it must be a number of bytes, 0 for all rows, or auto_window",
                        options.window_size_bytes));
   }
-  if (options.window_size_bytes == ParquetLoaderOptions::auto_window && options.world_size > 1) {
-    refuse(
-        "auto_window is for one rank alone: the window must be the same on all ranks, and free memory is not; set "
-        "window_size_bytes to a number");
-  }
   return options;
-}
-
-std::int64_t window_bytes(const ParquetLoaderOptions& options) {
-  if (options.window_size_bytes != ParquetLoaderOptions::auto_window) return options.window_size_bytes;
-  const auto free = kept::available_memory();
-  if (!free) {
-    refuse("auto_window: this machine does not say how much memory is free; set window_size_bytes to a number");
-  }
-  return static_cast<std::int64_t>(*free / 5);
 }
 
 }  // namespace
 
-BatchLoader::BatchLoader(ParquetLoaderOptions given)
+BatchLoader::BatchLoader(ParquetLoaderOptions given, BlockAllocator allocate)
     : options_(checked(std::move(given))),
       files_(loader_name, options_),
       names_(tensor_names(files_.tensors())),
-      parts_(files_.parts()),
+      parts_(files_.parts(std::move(allocate))),
       job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
       ahead_(loader_name, options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   if (options_.fully_executed && options_.window_size_bytes != 0 && files_.set().is_remote()) {
@@ -64,7 +49,7 @@ BatchLoader::BatchLoader(ParquetLoaderOptions given)
                     rows(), global_rows()));
   }
   OrderState begin{.seed = options_.seed, .digest = files_.set().digest()};
-  if (options_.shuffle) begin.window = files_.window(window_bytes(options_));
+  if (options_.shuffle) begin.window = files_.window(options_.window_size_bytes);
   ahead_.go_to(begin);
 }
 

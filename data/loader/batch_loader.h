@@ -23,7 +23,8 @@ namespace dtrain::data {
 
 class BatchLoader {
  public:
-  explicit BatchLoader(ParquetLoaderOptions options);
+  // `allocate`: where batches lie. pin_memory of the options has been its maker's.
+  explicit BatchLoader(ParquetLoaderOptions options, BlockAllocator allocate = new_block);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 

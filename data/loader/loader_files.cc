@@ -8,7 +8,9 @@
 
 #include "data/base/store_uri.h"
 #include "data/loader/loader_plan.h"
+#include "data/options/refuse_option.h"
 #include "dtrain/data_errors.h"
+#include "strategies/kept/available_memory.h"
 
 namespace dtrain::data {
 
@@ -42,6 +44,16 @@ LoaderFiles::LoaderFiles(std::string who, const ParquetLoaderOptions& options)
 }
 
 std::int64_t LoaderFiles::window(std::int64_t bytes) const {
+  if (bytes == ParquetLoaderOptions::auto_window) {
+    bytes = auto_window_bytes(row_bytes_, rows_);
+    const std::int64_t needed = bytes_of_window(bytes, row_bytes_, rows_);
+    const auto free = kept::available_memory();
+    if (free && *free < static_cast<std::uint64_t>(needed)) {
+      refuse_option(who_, fmt::format("auto_window: the window takes {} bytes, and {} are free here; set "
+                                      "window_size_bytes to a number, on all ranks",
+                                      needed, *free));
+    }
+  }
   const std::size_t largest = row_bytes_.largest;
   return checked_window(who_, bytes, row_bytes_, rows_, set_.group_rows()[largest], set_.name_of(largest));
 }

@@ -146,7 +146,7 @@ std::optional<HostBatch> NodeMember::next(const OrderState& at, const BatchShare
 }
 
 std::optional<HostBatch> NodeMember::filled(std::int64_t first, const BatchShare& share) {
-  BatchBuilder batch(*parts_->tensors, *parts_->layout, share);
+  BatchBuilder batch(*parts_->tensors, *parts_->layout, share, parts_->allocate);
   for (const BatchShare::Rows& part : share.parts()) {
     if (part.begin >= part.end) continue;
     pass(first + part.begin);

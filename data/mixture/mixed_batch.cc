@@ -8,33 +8,39 @@ namespace {
 
 std::int64_t* numbers(const HostTensor& tensor) { return reinterpret_cast<std::int64_t*>(tensor.values.get()); }
 
-HostTensor empty_tensor(const TensorColumns& of, std::size_t row_bytes, std::int64_t rows) {
-  HostTensor tensor{of.columns[0].type, {rows}, new_block(row_bytes * static_cast<std::size_t>(rows))};
+HostTensor empty_tensor(const TensorColumns& of, std::size_t row_bytes, std::int64_t rows,
+                        const BlockAllocator& allocate) {
+  HostTensor tensor{of.columns[0].type, {rows}, allocate(row_bytes * static_cast<std::size_t>(rows))};
   if (of.matrix) tensor.shape.push_back(static_cast<std::int64_t>(of.columns.size()));
   if (of.columns[0].list_size != 0) tensor.shape.push_back(of.columns[0].list_size);
   return tensor;
 }
 
-HostTensor int64_tensor(std::int64_t size) {
-  return {ElementType::int64, {size}, new_block(static_cast<std::size_t>(size) * sizeof(std::int64_t))};
+HostTensor int64_tensor(std::int64_t size, const BlockAllocator& allocate) {
+  return {ElementType::int64, {size}, allocate(static_cast<std::size_t>(size) * sizeof(std::int64_t))};
 }
 
 }  // namespace
 
-MixedBatch::MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share)
-    : tensors_(&tensors), layout_(&layout), share_(share), batch_{{}, share.rows, share.repeated, share.batch_rows} {
+MixedBatch::MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
+                       const BlockAllocator& allocate)
+    : tensors_(&tensors),
+      layout_(&layout),
+      share_(share),
+      allocate_(&allocate),
+      batch_{{}, share.rows, share.repeated, share.batch_rows} {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].ragged()) {
       ragged_.emplace_back(static_cast<std::size_t>(share.rows));
       ragged_.emplace_back();
       batch_.tensors.push_back({tensors[i].columns[0].type, {0}, nullptr});
-      batch_.tensors.push_back(int64_tensor(share.rows + 1));
+      batch_.tensors.push_back(int64_tensor(share.rows + 1, allocate));
     } else {
       ragged_.emplace_back();
-      batch_.tensors.push_back(empty_tensor(tensors[i], layout.tensors[i].bytes, share.rows));
+      batch_.tensors.push_back(empty_tensor(tensors[i], layout.tensors[i].bytes, share.rows, allocate));
     }
   }
-  batch_.tensors.push_back(int64_tensor(share.rows));
+  batch_.tensors.push_back(int64_tensor(share.rows, allocate));
 }
 
 void MixedBatch::add(HostBatch rows, std::span<const std::int64_t> places, std::span<const std::size_t> tensor_at,
@@ -77,7 +83,7 @@ void MixedBatch::finish_ragged(std::size_t tensor) {
     *++ends = static_cast<std::int64_t>(bytes / size);
   }
   values.shape = {*ends};
-  values.values = new_block(bytes);
+  values.values = (*allocate_)(bytes);
   std::byte* to = values.values.get();
   for (const RaggedRow& row : ragged_[tensor]) {
     if (row.bytes != 0) std::memcpy(to, row.values, row.bytes);

@@ -18,7 +18,8 @@ inline constexpr const char* source_tensor = "mixture.source";
 class MixedBatch {
  public:
   // All must outlive the object.
-  MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share);
+  MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
+             const BlockAllocator& allocate);
 
   // Row i of `rows` goes to places[i]. `tensor_at`: which tensor of `rows` each of this batch's is; the last one of
   // this batch, source_tensor, becomes `source` there.
@@ -38,6 +39,7 @@ class MixedBatch {
   const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;
   const BatchShare share_;
+  const BlockAllocator* allocate_;
   HostBatch batch_;  // a ragged column's tensors are empty until the end
   std::vector<std::vector<RaggedRow>>
       ragged_;                    // for each of batch_'s tensors: by place, if it has a ragged column's values

@@ -25,8 +25,9 @@ void begin_epoch(MixtureState& state, std::uint64_t epoch) {
 
 }  // namespace
 
-MixtureBatches::MixtureBatches(MixtureLoaderOptions given)
+MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate)
     : options_(checked(std::move(given))),
+      allocate_(std::move(allocate)),
       job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
       ahead_("MixtureLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   std::vector<double> weights;
@@ -127,10 +128,6 @@ void MixtureBatches::read_epochs(const MixtureState& from, Ahead::Output& output
 }
 
 void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Output& output) {
-  for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
-    readers[i]->go_to(at.epoch, at.counts[i].taken);
-    readers[i]->read_through();
-  }
   while (!output.stopped() && read_epoch(at, readers, output)) {
     begin_epoch(at, at.epoch + 1);
     if (!output.give(std::nullopt, at)) return;
@@ -141,7 +138,10 @@ void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Outpu
 bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Output& output) {
   const auto is_new = [](const SourceCount& one) { return one.taken == 0; };
   if (std::all_of(at.counts.begin(), at.counts.end(), is_new)) check_first_batch(at);
-  for (std::size_t i = 0; i < readers.size(); ++i) readers[i]->go_to(at.epoch, at.counts[i].taken);
+  for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
+    readers[i]->go_to(at.epoch, at.counts[i].taken);
+    if (at.counts[i].weight > 0 || options_.fully_executed) readers[i]->begin();
+  }
   MixtureOrder order = order_from(at);
   for (;;) {
     const std::vector<std::uint32_t> rows = order.take(global_rows());
@@ -158,7 +158,7 @@ bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Outpu
 std::optional<HostBatch> MixtureBatches::read(const std::vector<std::uint32_t>& rows, const BatchShare& share,
                                               Readers& readers, LoaderTimes& times) const {
   const std::vector<SourceShare> shares = source_shares(rows, share, sources_.size());
-  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share);
+  MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share, allocate_);
   for (std::size_t i = 0; i < readers.size(); ++i) {
     std::span<const std::int64_t> places = shares[i].places;
     for (SourceRun run : shares[i].runs) {

@@ -25,7 +25,8 @@ namespace dtrain::data {
 
 class MixtureBatches {
  public:
-  explicit MixtureBatches(MixtureLoaderOptions options);
+  // `allocate`: where batches lie. pin_memory of the options has been its maker's.
+  explicit MixtureBatches(MixtureLoaderOptions options, BlockAllocator allocate = new_block);
   MixtureBatches(const MixtureBatches&) = delete;
   MixtureBatches& operator=(const MixtureBatches&) = delete;
 
@@ -69,6 +70,7 @@ class MixtureBatches {
                                 LoaderTimes& times) const;
 
   const MixtureLoaderOptions options_;
+  const BlockAllocator allocate_;
   const std::optional<NodeJob> job_;  // whose ranks read together
   std::vector<std::unique_ptr<SourceFiles>> sources_;
   std::vector<std::vector<std::size_t>> tensors_at_;  // of each source: which tensor of its batches each of names_ is

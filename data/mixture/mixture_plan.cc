@@ -38,10 +38,10 @@ void check_sources(const MixtureLoaderOptions& options) {
           fmt::format("source '{}' has no paths; name files, or folders with files that end in .parquet", source.name));
     }
     const std::int64_t window = source.window_size_bytes.value_or(options.window_size_bytes);
-    if (window < 0) {
-      refuse_mixture(
-          fmt::format("window_size_bytes of source '{}' is {}; it must be a number of bytes, or 0 for all rows",
-                      source.name, window == ParquetLoaderOptions::auto_window ? "auto" : std::to_string(window)));
+    if (window < ParquetLoaderOptions::auto_window) {
+      refuse_mixture(fmt::format(
+          "window_size_bytes of source '{}' is {}; it must be a number of bytes, 0 for all rows, or auto_window",
+          source.name, window));
     }
   }
 }

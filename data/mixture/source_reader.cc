@@ -39,11 +39,12 @@ OrderState SourceReader::at() const {
           .digest = source_->files().set().digest()};
 }
 
-void SourceReader::read_through() {
-  if (!reads_through_) return;
-  if (thread_->job) return open();
-  source_->files().set().read_through(thread_->stop.flag());
-  reads_through_ = false;
+void SourceReader::begin() {
+  if (thread_->job) {
+    if (!rows_) open();
+  } else if (std::exchange(reads_through_, false)) {
+    source_->files().set().read_through(thread_->stop.flag());
+  }
 }
 
 void SourceReader::open() {

@@ -33,8 +33,10 @@ class SourceReader {
 
   // The mixture's epoch begins with epoch `epoch` of the source. `taken` of its rows have been taken.
   void go_to(std::uint64_t epoch, std::int64_t taken);
-  // Reads the files once, if that is wanted and has not been done.
-  void read_through();
+  // Rows are going to be needed: finds the reader of the node or becomes it. All ranks do so at the begin of an epoch.
+  // A rank that first needs a rare source's row some time after the others would come too late. Without a node it
+  // reads the files once, if that is wanted and has not been done.
+  void begin();
   // The next `count` rows, which do not go beyond left_of_epoch(); with `is_own` false they are only passed. Nothing if
   // `stop` has been rung. Throws DataError.
   std::optional<HostBatch> next(std::int64_t count, bool is_own, LoaderTimes& times);

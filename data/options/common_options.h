@@ -18,6 +18,7 @@ void copy_common_options(const From& from, To& to) {
   to.one_reader = from.one_reader;
   to.drop_last = from.drop_last;
   to.prefetch = from.prefetch;
+  to.pin_memory = from.pin_memory;
 }
 
 }  // namespace dtrain::data

@@ -65,4 +65,16 @@ constexpr std::int64_t window_bytes_min(const RowBytes& bytes, std::int64_t rows
   return bytes.largest_group + waiting * (bytes.waiting + bytes_beside_row);
 }
 
+// The window in bytes that a loader chooses by itself: so much for rows that wait, beside the largest row group. It is
+// a function of the files alone, because all ranks must have the same one, and machines have not the same free memory.
+inline constexpr std::int64_t auto_waiting_bytes = 1'000'000'000;
+constexpr std::int64_t auto_window_bytes(const RowBytes& bytes, std::int64_t rows) {
+  return std::max(bytes.largest_group + auto_waiting_bytes, window_bytes_min(bytes, rows));
+}
+
+// What a window of so many bytes really takes: not more than all rows do.
+constexpr std::int64_t bytes_of_window(std::int64_t window_bytes, const RowBytes& bytes, std::int64_t rows) {
+  return std::min(window_bytes, bytes.largest_group + rows * (bytes.waiting + bytes_beside_row));
+}
+
 }  // namespace dtrain::data

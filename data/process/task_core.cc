@@ -22,6 +22,7 @@ TaskStep TaskCore::next(TaskTime now) {
 }
 
 void TaskCore::held(std::size_t task) {
+  if (states_[task] != State::ours) return;  // its result has been seen meanwhile
   states_[task] = State::held;
   --ours_;
 }

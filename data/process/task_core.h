@@ -26,7 +26,7 @@ class TaskCore {
   TaskCore(std::size_t count, std::size_t first, TaskTime patience, TaskTime now);
 
   TaskStep next(TaskTime now);
-  void held(std::size_t task);
+  void held(std::size_t task);                // nothing, if its result has been seen since next()
   void done(std::size_t task, TaskTime now);  // its result is there, whoever has made it
   void looked();
   // Of those without a result the first one.

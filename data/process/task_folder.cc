@@ -73,11 +73,15 @@ bool TaskFolder::try_task(const std::string& beside, std::size_t number, const T
   if (::ftruncate(lock->get(), 0) != 0 || ::pwrite(lock->get(), name.data(), name.size(), 0) < 0)
     throw_of_path(beside + ".lock", errno);
   const std::string made = task(number);
-  make_once(draft(), result, [&](const std::string& file) {
-    std::ofstream out(file, std::ios::binary);
-    out << made << std::flush;
-    if (!out) throw DataError(fmt::format("dtrain: {}: it cannot be written", file));
-  });
+  make_once(
+      draft(), result,
+      [&](const std::string& file) {
+        std::ofstream out(file, std::ios::binary);
+        out << made;
+        out.close();
+        if (!out) throw DataError(fmt::format("dtrain: {}: it cannot be written", file));
+      },
+      Durable::no);
   return true;
 }
 
@@ -132,7 +136,7 @@ void TaskFolder::share(const std::string& phase, std::size_t count, std::size_t 
   }
 }
 
-void TaskFolder::fail(const std::string& why) const { link_content(folder_, folder_ + "/failed", why); }
+void TaskFolder::fail(const std::string& why) const { link_content(folder_, folder_ + "/failed", why, Durable::no); }
 
 std::optional<std::string> TaskFolder::failure() const { return read_shared(folder_ + "/failed"); }
 

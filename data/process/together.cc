@@ -103,7 +103,7 @@ class Together {
         [&](std::size_t part) {
           Packer result;
           work(part, result);
-          exchange_.sync();
+          exchange_.flush();
           return result.take();
         },
         [&](std::size_t part, std::string_view bytes) {
@@ -140,7 +140,8 @@ class Together {
   // What is whole gets its name, unless another process has been faster.
   void publish(const fs::path& draft, const PartFile& file, RecipeJob::Place place) {
     if (file.rows() == 0) return;
-    make_once(draft.string(), job_.files().path(place.part, place.number).string(), [](const std::string&) {});
+    make_once(
+        draft.string(), job_.files().path(place.part, place.number).string(), [](const std::string&) {}, Durable::no);
   }
 
   void take_written(RecipeJob::Place place, Unpacker& result) {
@@ -241,7 +242,7 @@ std::string await_plan(const fs::path& folder, std::chrono::milliseconds patienc
 
 ProcessReport finished(Together& together, const fs::path& work) {
   together.run();
-  link_content(work.string(), (work / "ending").string(), "");
+  link_content(work.string(), (work / "ending").string(), "", Durable::no);
   ProcessReport report = together.finish();
   std::error_code error;
   fs::remove_all(work, error);
@@ -271,7 +272,7 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, std
     if (goes_on && (*plan)["input_digest"] != digest)
       throw DataError("dtrain: dataset.input: it has changed since the work on it began; start again");
     (*plan)["input_digest"] = digest;
-    if (!goes_on) link_content(work.string(), (work / "plan.json").string(), plan->dump());
+    if (!goes_on) link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
     start(folder);
     if (const auto why = read_shared((work / "failed").string())) throw_failure(*why);
     return finished(together, work);

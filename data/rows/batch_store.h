@@ -54,8 +54,8 @@ class BatchStore {
   // With a name: where a batch is, for the stores of other processes with this folder. What was put is in the file.
   std::string packed(const Kept& kept) const;
   Kept unpacked(std::string_view packed);
-  // What was put is on the way to who reads it on another host.
-  void sync() const;
+  // What was put can be read on another host.
+  void flush() const;
   // Files of others are opened again: one that has grown may look as it was, on a network's file system.
   void reopen();
 

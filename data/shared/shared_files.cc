@@ -68,17 +68,19 @@ std::optional<std::string> read_shared(const std::string& path) {
   }
 }
 
-void make_once(const std::string& draft, const std::string& path,
-               const std::function<void(const std::string&)>& write) {
+void make_once(const std::string& draft, const std::string& path, const std::function<void(const std::string&)>& write,
+               Durable durable) {
   const Unlinked gone{draft};
   write(draft);
-  sync_at(draft, O_RDONLY);
+  if (durable == Durable::yes) sync_at(draft, O_RDONLY);
   if (::link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) throw_of_path(path, errno);
 }
 
-std::string link_content(const std::string& work, const std::string& path, const std::string& content) {
+std::string link_content(const std::string& work, const std::string& path, const std::string& content,
+                         Durable durable) {
   const std::string draft = work + "/" + std::filesystem::path(path).filename().string() + "." + draft_ending();
-  make_once(draft, path, [&](const std::string& file) { write_all(file, content); });
+  make_once(
+      draft, path, [&](const std::string& file) { write_all(file, content); }, durable);
   auto there = read_shared(path);
   if (!there) throw NotThere{path};
   return *there;

@@ -18,11 +18,16 @@ struct NotThere {
 // Nothing: there is no such file. Throws DataError, as all here, with the path.
 std::optional<std::string> read_shared(const std::string& path);
 
-// `write` makes the file `draft`. Then that is synced and linked to `path`, if
+// Whether a file must be there after a loss of power. Others see it in any case.
+enum class Durable { yes, no };
+
+// `write` makes the file `draft`, and closes it. Then that is synced, if it is to be durable, and linked to `path`, if
 // there is none by then, and its own name goes.
-void make_once(const std::string& draft, const std::string& path, const std::function<void(const std::string&)>& write);
+void make_once(const std::string& draft, const std::string& path, const std::function<void(const std::string&)>& write,
+               Durable durable = Durable::yes);
 // The same with this content. Returns what is at `path` then.
-std::string link_content(const std::string& work, const std::string& path, const std::string& content);
+std::string link_content(const std::string& work, const std::string& path, const std::string& content,
+                         Durable durable = Durable::yes);
 
 // What nobody else names anything, whatever hosts and containers there are: 16 digits.
 std::string random_name();

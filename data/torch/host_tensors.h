@@ -2,7 +2,8 @@
 // Plain memory as torch's tensors.
 #include <torch/types.h>
 
-#include <cstdlib>
+#include <memory>
+#include <utility>
 
 #include "data/base/host_batch.h"
 
@@ -31,12 +32,21 @@ inline at::ScalarType scalar_type(ElementType type) {
   }
 }
 
-// The tensor takes the memory over.
+// Frees a block that is torch's memory.
+struct FreeTensor {
+  torch::Tensor memory;
+  void operator()(std::byte*) { memory.reset(); }
+};
+
+// The tensor takes the memory over. If that is torch's, torch knows it: it waits for copies from it.
 inline torch::Tensor tensor_of(HostTensor host) {
-  std::byte* values = host.values.release();
+  const auto type = at::dtype(scalar_type(host.type));
+  if (const auto* of = std::get_deleter<FreeTensor>(host.values)) {
+    return at::empty({0}, type).set_(of->memory.storage(), 0, host.shape, {});
+  }
+  std::byte* values = host.values.get();
   return at::from_blob(
-      values, host.shape, [](void* block) { FreeBlock()(static_cast<std::byte*>(block)); },
-      at::dtype(scalar_type(host.type)));
+      values, host.shape, [block = std::move(host.values)](void*) {}, type);
 }
 
 }  // namespace dtrain::data

@@ -5,14 +5,20 @@
 
 #include "data/mixture/mixture_batches.h"
 #include "data/torch/loaded_batch.h"
+#include "data/torch/torch_memory.h"
 
 namespace dtrain {
 
 class MixtureLoader::Impl : public data::MixtureBatches {
-  using MixtureBatches::MixtureBatches;
+ public:
+  Impl(MixtureLoaderOptions options, data::BlockAllocator allocate)
+      : MixtureBatches(std::move(options), std::move(allocate)) {}
 };
 
-MixtureLoader::MixtureLoader(MixtureLoaderOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+MixtureLoader::MixtureLoader(MixtureLoaderOptions options) {
+  auto allocate = data::batch_allocator("MixtureLoader", options.pin_memory);
+  impl_ = std::make_unique<Impl>(std::move(options), std::move(allocate));
+}
 MixtureLoader::~MixtureLoader() = default;
 MixtureLoader::MixtureLoader(MixtureLoader&&) noexcept = default;
 MixtureLoader& MixtureLoader::operator=(MixtureLoader&&) noexcept = default;

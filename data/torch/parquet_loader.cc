@@ -5,14 +5,20 @@
 
 #include "data/loader/batch_loader.h"
 #include "data/torch/loaded_batch.h"
+#include "data/torch/torch_memory.h"
 
 namespace dtrain {
 
 class ParquetLoader::Impl : public data::BatchLoader {
-  using BatchLoader::BatchLoader;
+ public:
+  Impl(ParquetLoaderOptions options, data::BlockAllocator allocate)
+      : BatchLoader(std::move(options), std::move(allocate)) {}
 };
 
-ParquetLoader::ParquetLoader(ParquetLoaderOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+ParquetLoader::ParquetLoader(ParquetLoaderOptions options) {
+  auto allocate = data::batch_allocator("ParquetLoader", options.pin_memory);
+  impl_ = std::make_unique<Impl>(std::move(options), std::move(allocate));
+}
 ParquetLoader::~ParquetLoader() = default;
 ParquetLoader::ParquetLoader(ParquetLoader&&) noexcept = default;
 ParquetLoader& ParquetLoader::operator=(ParquetLoader&&) noexcept = default;

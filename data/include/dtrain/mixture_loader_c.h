@@ -14,6 +14,8 @@ typedef struct dtrain_mixture_loader dtrain_mixture_loader;
    with the names of MixtureSource's members, `epoch_ends` is "first", "all" or "never", and a window_size_bytes is a
    number or null for all rows at once. What it does not name is from_environment()'s. */
 DTRAIN_DATA_API int dtrain_mixture_loader_open(const char* options, dtrain_mixture_loader** loader);
+DTRAIN_DATA_API int dtrain_mixture_loader_open_in(const char* options, const dtrain_data_allocator* allocator,
+                                                  dtrain_mixture_loader** loader);
 DTRAIN_DATA_API void dtrain_mixture_loader_close(dtrain_mixture_loader* loader);
 
 DTRAIN_DATA_API size_t dtrain_mixture_loader_tensors(const dtrain_mixture_loader* loader);

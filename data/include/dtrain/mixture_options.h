@@ -41,11 +41,12 @@ struct MixtureLoaderOptions {
   int world_size = 1;
   bool shuffle = true;
   std::uint64_t seed = 0;
-  std::int64_t window_size_bytes = 0;  // of each source. auto_window is an error
+  std::int64_t window_size_bytes = 0;  // of each source
   bool fully_executed = false;
   bool one_reader = true;  // of each source
   bool drop_last = false;
   int prefetch = 4;
+  PinMemory pin_memory = PinMemory::no;
 
   // window_size_bytes and fully_executed from DTRAIN_LOADER, as ParquetLoaderOptions::from_environment() has them.
   static MixtureLoaderOptions from_environment();

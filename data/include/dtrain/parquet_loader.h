@@ -44,9 +44,9 @@ struct LoadedBatch {
 // No member is a collective. A thread reads ahead; the destructor ends it. One thread at a time may use a loader.
 class ParquetLoader {
  public:
-  // Reads the files' footers. Throws ConfigError if an option makes no sense, and DataError if a file cannot be read,
-  // if a column is missing, has another type than in the first file or one that no tensor has, or if the largest row
-  // group does not fit into the window.
+  // Reads the files' footers. Throws ConfigError if an option makes no sense, or if there is no GPU for pin_memory, and
+  // DataError if a file cannot be read, if a column is missing, has another type than in the first file or one that no
+  // tensor has, or if the largest row group does not fit into the window.
   explicit ParquetLoader(ParquetLoaderOptions options);
   ~ParquetLoader();
   ParquetLoader(ParquetLoader&&) noexcept;

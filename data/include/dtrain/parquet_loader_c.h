@@ -40,9 +40,21 @@ typedef struct {
 /* One line about the last error of this thread. It is valid until the thread's next call. */
 DTRAIN_DATA_API const char* dtrain_data_error(void);
 
-/* `options`: a JSON object whose keys are the names of ParquetLoaderOptions' members. window_size_bytes is a number,
-   null for all rows at once, or "auto". What it does not name is from_environment()'s. */
+/* `options`: a JSON object whose keys are the names of ParquetLoaderOptions' members, without pin_memory.
+   window_size_bytes is a number, null for all rows at once, or "auto". What it does not name is from_environment()'s.
+   */
 DTRAIN_DATA_API int dtrain_parquet_loader_open(const char* options, dtrain_parquet_loader** loader);
+/* Where the memory of batches comes from, for example if it is to be page-locked. Both are called by any thread, those
+   of the library included, and at the same time. They must work until the loader has been closed and the last of its
+   tensors freed. */
+typedef struct {
+  void* (*allocate)(void* context, size_t bytes); /* aligned as malloc()'s. NULL: there is none, and next() fails */
+  void (*deallocate)(void* context, void* memory);
+  void* context;
+} dtrain_data_allocator;
+/* The same with an allocator, which is copied. NULL: the library's own. */
+DTRAIN_DATA_API int dtrain_parquet_loader_open_in(const char* options, const dtrain_data_allocator* allocator,
+                                                  dtrain_parquet_loader** loader);
 /* Ends the thread that reads. Tensors stay. NULL does nothing. */
 DTRAIN_DATA_API void dtrain_parquet_loader_close(dtrain_parquet_loader* loader);
 

@@ -7,6 +7,13 @@
 
 namespace dtrain {
 
+// Whether batches lie in page-locked memory.
+enum class PinMemory {
+  no,
+  yes,       // an error where torch finds no GPU
+  automatic  // if torch finds a GPU
+};
+
 struct ParquetLoaderOptions {
   // Files, patterns of files, and folders of files that end in .parquet, here or in object stores, by order of names.
   std::vector<std::string> paths = {};
@@ -30,8 +37,8 @@ struct ParquetLoaderOptions {
   bool shuffle = true;     // false: in the order of the files
   std::uint64_t seed = 0;  // must be the same on every rank
   // Memory for the shuffle, the row group that is being decoded included. Must be the same on every rank. 0: for all
-  // rows, which are then shuffled uniformly. auto_window: a fifth of the free memory, for one rank alone, because
-  // machines differ and the order must not.
+  // rows, which are then shuffled uniformly. auto_window: the largest row group and 1 GB, or all rows if they take
+  // less. Where so much memory is not free it is an error.
   std::int64_t window_size_bytes = 0;
   static constexpr std::int64_t auto_window = -1;
 
@@ -46,6 +53,11 @@ struct ParquetLoaderOptions {
 
   bool drop_last = false;
   int prefetch = 4;  // batches that are ready before next() asks for them, 1 or more
+
+  // Page-locked memory is torch's, which takes it with the device that is current when the loader is made, and uses it
+  // again for later batches. From there tensor.to(device, non_blocking=true) copies while the program goes on, and the
+  // batch may go before the copy is done: torch gives its memory to no other tensor until then.
+  PinMemory pin_memory = PinMemory::no;
 
   // The options that a job's configuration has set: paths from DTRAIN_DATASET, one of these words, and
   // window_size_bytes and fully_executed from DTRAIN_LOADER, a JSON object with these keys. There a window of null has

@@ -11,6 +11,8 @@ import weakref
 import torch
 import torch.distributed
 
+from ._pinned import Allocator, memory_of
+
 _OK, _END, _WAITING, _CONFIG_ERROR, _DATA_ERROR, _OTHER_ERROR = range(6)
 _STATE_SIZE = 101
 _SLICE_MS = 100  # how long a wait holds signals up
@@ -64,7 +66,7 @@ def _library():
 def functions_of_loaders():
     """Those that each kind of loader has: name, result, arguments."""
     loader, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64
-    return [("open", ctypes.c_int, text, ctypes.POINTER(loader)), ("close", None, loader),
+    return [("open_in", ctypes.c_int, text, ctypes.POINTER(Allocator), ctypes.POINTER(loader)), ("close", None, loader),
             ("tensors", ctypes.c_size_t, loader), ("tensor_name", text, loader, ctypes.c_size_t),
             ("next", ctypes.c_int, loader, number, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Rows)),
             ("epoch", ctypes.c_uint64, loader), ("load_state", ctypes.c_int, loader, text),
@@ -90,8 +92,11 @@ def _check(status):
     raise error(_library().dtrain_data_error().decode(errors="replace"))
 
 
-def _close(close, handle, process, lock):
+def _close(close, handle, process, lock, memory):
     if os.getpid() != process:  # a forked child has no thread of it
+        return
+    if memory and memory.is_asking():  # garbage is collected on the very thread whose end this would wait for
+        threading.Thread(target=_close, args=(close, handle, process, lock, memory)).start()
         return
     if lock.acquire(timeout=10):  # at the program's end another thread may be in a call
         try:
@@ -140,14 +145,15 @@ class BatchReader:
     """What all loaders are: an epoch of batches for each `for`, from a thread of the library."""
     _WHO = _FUNCTIONS = None  # its name, and what its functions' names begin with in the library
 
-    def _open(self, options):
-        library, handle = _library(), ctypes.c_void_p()
-        _check(getattr(library, self._FUNCTIONS + "open")(json.dumps(options).encode(), ctypes.byref(handle)))
-        self._library, self._handle, self._process = library, handle, os.getpid()
+    def _open(self, options, pin_memory):
+        library, handle, memory = _library(), ctypes.c_void_p(), memory_of(self._WHO, pin_memory)
+        _check(getattr(library, self._FUNCTIONS + "open_in")(
+            json.dumps(options).encode(), ctypes.byref(memory.allocator) if memory else None, ctypes.byref(handle)))
+        self._library, self._handle, self._process, self._memory = library, handle, os.getpid(), memory
         self._lock = threading.Lock()
         # Also at the end of the program.
         self._closing = weakref.finalize(self, _close, getattr(library, self._FUNCTIONS + "close"), handle,
-                                         self._process, self._lock)
+                                         self._process, self._lock, memory)
         self._names = [self._call("tensor_name", at).decode() for at in range(self._call("tensors"))]
         self._turn = 0  # which iterator is the one that counts
         self._begun = False  # some batch of the epoch has been given by an iterator
@@ -230,15 +236,25 @@ class BatchReader:
         pointers, rows = (ctypes.c_void_p * len(self._names))(), _Rows()
         status = _WAITING
         while status == _WAITING:  # between two calls Python looks for signals
-            status = _check(self._call("next", _SLICE_MS, pointers, ctypes.byref(rows)))
+            status = self._checked(self._call("next", _SLICE_MS, pointers, ctypes.byref(rows)))
         self._begun = status == _OK
         if status == _END:
             return None
         batch = Batch()
         batch.rows, batch.repeated, batch.global_rows = rows.rows, rows.repeated, rows.global_rows
         for name, pointer in zip(self._names, pointers):
-            batch[name] = torch.from_dlpack(_new_capsule(pointer, _CAPSULE, None))
+            address = ctypes.c_void_p.from_address(pointer).value  # what a DLManagedTensor begins with
+            tensor = torch.from_dlpack(_new_capsule(pointer, _CAPSULE, None))
+            batch[name] = self._memory.taken(address, tensor) if self._memory else tensor
         return batch
+
+    def _checked(self, status):
+        if status != _OTHER_ERROR or not self._memory or not self._memory.error:
+            return _check(status)
+        error = self._memory.error
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RuntimeError(f"dtrain: {self._WHO}: pin_memory: torch has no page-locked memory: {why}; set pin_memory "
+                           "to False, or take a smaller batch_size or prefetch") from error
 
 
 class ParquetLoader(BatchReader):
@@ -253,7 +269,8 @@ class ParquetLoader(BatchReader):
     paths: files, folders and patterns, here or in a store; else DTRAIN_DATASET's. columns, matrices: which columns
     become which tensors; all if there are none. fill: numbers in place of null values, by column. rank, world_size:
     else those of torch.distributed, or RANK and WORLD_SIZE. window_size_bytes: memory for the shuffle, None for all
-    rows at once, or "auto"; else DTRAIN_LOADER's, or None. one_reader: the ranks of a node read together.
+    rows at once, or "auto"; else DTRAIN_LOADER's, or None. one_reader: the ranks of a node read together. pin_memory:
+    page-locked batches, which are copied to a GPU while the program goes on; "auto": if there is a GPU.
     docs/training/loader.md has more.
 
     Raises ValueError if an option or a state makes no sense, and DataError if a file cannot be read.
@@ -263,13 +280,13 @@ class ParquetLoader(BatchReader):
 
     def __init__(self, paths=None, *, batch_size, columns=(), matrices=None, fill=None, rank=None, world_size=None,
                  shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False, prefetch=4,
-                 one_reader=True):
+                 pin_memory=False, one_reader=True):
         options = self._common_options(
             batch_size, columns, matrices, fill, rank, world_size, fully_executed, shuffle=shuffle, seed=seed,
             window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch, one_reader=one_reader)
         if paths is not None:
             options["paths"] = paths_of(paths)
-        self._open(options)
+        self._open(options, pin_memory)
 
     def __len__(self):
         """Batches of an epoch, the same on all ranks."""

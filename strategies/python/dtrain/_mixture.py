@@ -56,13 +56,13 @@ class MixtureLoader(BatchReader):
 
     def __init__(self, sources, *, epoch_ends, batch_size, columns=(), matrices=None, fill=None, rank=None,
                  world_size=None, shuffle=True, seed=0, window_size_bytes=_UNSET, fully_executed=None, drop_last=False,
-                 prefetch=4, one_reader=True):
+                 prefetch=4, pin_memory=False, one_reader=True):
         options = self._common_options(
             batch_size, columns, matrices, fill, rank, world_size, fully_executed, shuffle=shuffle, seed=seed,
             window_size_bytes=window_size_bytes, drop_last=drop_last, prefetch=prefetch, one_reader=one_reader,
             epoch_ends=epoch_ends, sources=[_source_of(*source) for source in sources.items()])
         _bind()
-        self._open(options)
+        self._open(options, pin_memory)
 
     @property
     def sources(self):

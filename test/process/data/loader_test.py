@@ -214,10 +214,22 @@ class Loader(unittest.TestCase):
                               ({"window": self.WINDOWS[1], "paths": [other]}, "other files")]:
             self.assertIn(word, self.error("config_error", options, state=state))
         self.assertIn("no text of state()", self.error("config_error", {}, state="rows1-x"))
-        # What the kernel calls free changes; the order of the epoch must not.
+        # The window that a loader chooses by itself may be another one some day; the order of the epoch must not.
         window = self.ask({"window": self.WINDOWS[1]})["epochs"][0]
         went_on = self.ask({"window": -1}, state=window[0]["state"])["epochs"][0]
         self.assertEqual(went_on[0]["ids"], window[1]["ids"])
+
+    def test_pinned_memory(self):
+        """Torch knows its memory, and batches have the same values there. Where there is no GPU it is usual memory."""
+        words = self.write("pinned", pyarrow.table({"id": range(200), "word": ["", "one", "", "forty-two"] * 50,
+                                                    "none": [""] * 200}))
+        for options in ({"columns": ["id", "half", "odd", "pair"], "matrices": {"x": ["b", "a"]}},
+                        {"paths": [str(words)], "columns": []}):
+            usual = self.ask({**options, "pin_memory": "automatic"}, values=True)["epochs"][0]
+            batches = self.ask(options, memory=True)["batches"]
+            for batch in batches:
+                self.assertEqual(set(batch.pop("of_torch").values()), {True})
+            self.assertEqual(batches, usual)
 
     def test_options_that_make_no_sense(self):
         names = self.write("names", pyarrow.table({"word": ["a"], "word.offsets": [1]}))
@@ -225,7 +237,8 @@ class Loader(unittest.TestCase):
                 ({"batch_size": 0}, "batch_size is 0"), ({"rank": 2, "world_size": 2}, "rank 2 of 2"),
                 ({"prefetch": 0}, "prefetch"), ({"window": -2}, "window_size_bytes is -2"),
                 ({"paths": []}, "paths is empty"),
-                ({"window": -1, "world_size": 2}, "auto_window"), ({"columns": ["id", "id"]}, "asked for twice"),
+                ({"columns": ["id", "id"]}, "asked for twice"),
+                ({"pin_memory": "yes"}, "pin_memory: torch finds no GPU of CUDA or ROCm here"),
                 ({"matrices": {"x": []}}, "has no columns"), ({"matrices": {"id": ["a"]}}, "two tensors"),
                 ({"matrices": {"x": ["a", "int"]}}, "two types"), ({"matrices": {"x": ["pair"]}}, "has lists"),
                 ({"columns": [], "paths": [str(names)]}, "two tensors are called 'word.offsets'"),

@@ -1,7 +1,9 @@
 // Runs a ParquetLoader as each line of standard input says, and answers with a line: what came, or the error. A job is
 //
 //   {"options": {...}, "state": TEXT, "batches": N, "epochs": N, "values": true, "break": FILE, "at": N, "wait": true,
-//    "env": {...}}
+//    "env": {...}, "memory": true}
+//
+// With "memory" the answer has the batches of one epoch in memory of torch's, and which of their tensors torch knows.
 //
 // The answer has for each epoch its batches, each with the ids of its rows and the numbers of the batch, and the state
 // after it; with "values" all tensors. With "wait" it says that the loader is made, and reads another line before the
@@ -24,6 +26,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "data/loader/batch_loader.h"
+#include "data/torch/loaded_batch.h"
+#include "data/torch/torch_memory.h"
 #include "dtrain/mixture_loader.h"
 #include "dtrain/parquet_loader.h"
 
@@ -47,6 +52,10 @@ Options common_options(const Json& job) {
   options.one_reader = job.value("one_reader", true);
   options.drop_last = job.value("drop_last", false);
   options.prefetch = job.value("prefetch", 2);
+  const std::string pin = job.value("pin_memory", "no");
+  options.pin_memory = pin == "yes"         ? dtrain::PinMemory::yes
+                       : pin == "automatic" ? dtrain::PinMemory::automatic
+                                            : dtrain::PinMemory::no;
   return options;
 }
 
@@ -186,6 +195,20 @@ void run(const Json& job, Json& answer, pid_t& child) {
   answer["memory"] = most - before.get<std::int64_t>();
 }
 
+// In torch's memory that is not page-locked, for which no GPU is needed.
+void run_in_memory_of_torch(const Json& job, Json& answer) {
+  dtrain::data::BatchLoader loader(options_of(job.at("options")),
+                                   dtrain::data::torch_allocator("ParquetLoader", at::dtype(at::kByte)));
+  const auto of_torch = at::empty({1}).storage().data_ptr().get_deleter();
+  while (auto host = loader.next()) {
+    const auto batch = dtrain::data::loaded_batch(std::move(*host), loader.names());
+    Json& told_now = answer["batches"].emplace_back(told(batch, loader.state(), true));
+    for (const auto& [name, tensor] : batch.tensors) {
+      told_now["of_torch"][name] = tensor.storage().data_ptr().get_deleter() == of_torch;
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -196,7 +219,11 @@ int main() {
     end_child(child);
     try {
       const Json job = Json::parse(line);
-      job.contains("mixture") ? run_mixture(job, answer) : run(job, answer, child);
+      if (job.value("memory", false)) {
+        run_in_memory_of_torch(job, answer);
+      } else {
+        job.contains("mixture") ? run_mixture(job, answer) : run(job, answer, child);
+      }
     } catch (const dtrain::ConfigError& error) {
       answer["config_error"] = error.what();
     } catch (const dtrain::DataError& error) {

@@ -340,7 +340,7 @@ class Mixture(unittest.TestCase):
                 (ValueError, {"sources": {"web": {**web, "weight": 0}}}, "one of them more than 0"),
                 (ValueError, {"sources": {"web": {**web, "seed": -1}}}, "source 'web': seed is -1"),
                 (ValueError, {"epoch_ends": "last"}, 'epoch_ends is "last"; it must be "first", "all" or "never"'),
-                (ValueError, {"window_size_bytes": "auto"}, "window_size_bytes of source 'web' is auto"),
+                (ValueError, {"window_size_bytes": -2}, "window_size_bytes is -2; it must be"),
                 (ValueError, {"batch_size": 0}, "dtrain: MixtureLoader: batch_size is 0"),
                 (ValueError, {"rank": 2, "world_size": 2}, "rank 2 of 2 does not exist"),
                 (ValueError, {"prefetch": 0}, "prefetch is 0"),

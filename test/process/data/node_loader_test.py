@@ -112,7 +112,8 @@ class NodeLoader(unittest.TestCase):
 
     def test_rows_that_differ_in_length(self):
         """The same, of strings and lists of which one row is very long."""
-        for options in ({"columns": [], "window": 0}, {"batch_size": 101}, {"columns": ["word"], "window": 120_000, "drop_last": True}):
+        for options in ({"columns": [], "window": 0}, {"batch_size": 101},
+                        {"columns": ["word"], "window": 120_000, "drop_last": True}):
             with self.subTest(options=options):
                 options = {**self.ragged_options(), **options}
                 self.same(self.ask(options, epochs=2, values=True), self.alone(options, epochs=2, values=True))

@@ -153,9 +153,10 @@ class PythonLoader(unittest.TestCase):
                                columns=[], matrices={"x": ["us", "ns"]})
 
     def test_order_is_the_same_for_every_world_size(self):
-        order = self.together(1, window_size_bytes=WINDOW)
-        for world in (2, 3, 4):
-            self.assertEqual(self.together(world, window_size_bytes=WINDOW), order)
+        for window in (WINDOW, "auto"):
+            order = self.together(1, window_size_bytes=window)
+            for world in (2, 3, 4):
+                self.assertEqual(self.together(world, window_size_bytes=window), order)
 
     def test_resuming_with_another_world_size(self):
         loader = self.loader(window_size_bytes=WINDOW, batch_size=37)
@@ -229,7 +230,7 @@ class PythonLoader(unittest.TestCase):
         """torch's tensor lies where the loader has put the values, and its memory is given back."""
         library, handle = _loader._library(), ctypes.c_void_p()
         options = f'{{"paths": ["{self.set}"], "columns": ["id"], "batch_size": 100}}'.encode()
-        self.assertEqual(library.open(options, ctypes.byref(handle)), 0)
+        self.assertEqual(library.open_in(options, None, ctypes.byref(handle)), 0)
         self.addCleanup(library.close, handle)
         pointers, rows = (ctypes.c_void_p * 1)(), _loader._Rows()
         self.assertEqual(library.next(handle, -1, pointers, ctypes.byref(rows)), 0)

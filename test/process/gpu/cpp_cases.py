@@ -3,8 +3,10 @@ import pathlib
 import re
 import sys
 import tempfile
+import unittest
 
-from job import HERE, KIND, TEST_BIN, WORKER, GpuCase, gpus, needs_gpu, needs_to_be_alone, needs_two_gpus
+from job import (HERE, KIND, TEST_BIN, WORKER, GpuCase, gpus, needs, needs_gpu, needs_to_be_alone, needs_two_gpus,
+                 numbered_rows)
 
 PROGRAMS = HERE / "programs"
 sys.path.append(str(HERE.parents[1] / "parity"))
@@ -56,6 +58,12 @@ class Cpp(GpuCase):
 
     def test_diverged_2(self):
         self.checks("diverged", 2, 60)
+
+    @needs("pyarrow")
+    @unittest.skipUnless((TEST_BIN / "pinned_worker").exists(), "it was built without pyarrow")
+    def test_batches_in_page_locked_memory(self):
+        with numbered_rows() as file:
+            self.ok(self.job(1, TEST_BIN / "pinned_worker", KIND, file), f"rows on {KIND}")
 
     def test_the_same_weights_as_python(self):
         """C++ and Python on the same GPUs, with PowerSGD too."""

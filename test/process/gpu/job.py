@@ -5,7 +5,9 @@ ddp_steps and gpu_worker; DTRAIN_PACKAGE_DIR (../python beside it) the Python pa
 the GPUs, and the same programs run on CPUs. DTRAIN_GPU_TEST_BESIDE=1: several of these run at once, so that nobody can
 say whose the GPU's memory and what is in /dev/shm are.
 """
+import contextlib
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import re
@@ -14,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -172,6 +175,21 @@ class GpuCase(unittest.TestCase):
         self.assertEqual(wrong, [], str(done))
         self.ok(done, f"on {KIND}")
         self.assertGreater(len(names), 2, str(done))
+
+
+@contextlib.contextmanager
+def numbered_rows():
+    """A Parquet file with the column `id`, which has the numbers from 0 on."""
+    import pyarrow
+    import pyarrow.parquet
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "rows.parquet")
+        pyarrow.parquet.write_table(pyarrow.table({"id": range(200_000)}), file, row_group_size=20_000)
+        yield file
+
+
+def needs(module):
+    return unittest.skipUnless(importlib.util.find_spec(module), f"{module} is not installed")
 
 
 needs_gpu = unittest.skipUnless(GPUS, "no GPU here")

@@ -1,16 +1,11 @@
 """Python programs on GPUs under `dtrain run`, with dtrain's backend for CPU tensors and with NCCL alone."""
-import importlib.util
 import re
 import unittest
 
-from job import HERE, KIND, PACKAGE, GpuCase, needs_gpu
+from job import HERE, KIND, PACKAGE, GpuCase, needs, needs_gpu, numbered_rows
 
 PROGRAMS = HERE / "programs"
 BACKEND = HERE.parent / "torch/backend"
-
-
-def needs(module):
-    return unittest.skipUnless(importlib.util.find_spec(module), f"{module} is not installed")
 
 
 class Python(GpuCase):
@@ -46,6 +41,12 @@ class Python(GpuCase):
         for ranks in ("gpu", 2):
             with self.subTest(ranks=ranks):
                 self.ok(self.job(ranks, PROGRAMS / "script.py"), r"loss 0\.0")
+
+    @needs("pyarrow")
+    @unittest.skipUnless((PACKAGE / "dtrain/libdtrain_data.so").exists(), "it was built without pyarrow")
+    def test_batches_in_page_locked_memory(self):
+        with numbered_rows() as file:
+            self.ok(self.job(1, PROGRAMS / "pinned.py", KIND, file), f"rows on {KIND}")
 
     @needs("accelerate")
     @needs_gpu

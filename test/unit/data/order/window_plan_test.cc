@@ -35,6 +35,16 @@ TEST_CASE("a window in which all rows can wait is the whole set") {
   CHECK(window_rows(10'000'000'000'000, even_rows(8, 400), 1'000'000'000'000) == RowOrder::window_max);
 }
 
+TEST_CASE("the window that a loader chooses has 1 GB of waiting rows, or all of them") {
+  const RowBytes small = even_rows(160, 65536), large = even_rows(5'000'000, 400);
+  CHECK(auto_window_bytes(small, 40'000'000) == 65536 * 160 + 1'000'000'000);
+  CHECK(bytes_of_window(auto_window_bytes(small, 40'000'000), small, 40'000'000) == 65536 * 160 + 1'000'000'000);
+  CHECK(window_rows(auto_window_bytes(small, 5'900'000), small, 5'900'000) == RowOrder::whole_set);
+  CHECK(bytes_of_window(auto_window_bytes(small, 4'000'000), small, 4'000'000) == 65536 * 160 + 4'000'000 * 168);
+  // It is never one that is refused.
+  CHECK(auto_window_bytes(large, 40'000) == window_bytes_min(large, 40'000));
+}
+
 TEST_CASE("what rows of one length take is their values alone") {
   const std::vector<std::int64_t> rows{100, 0, 400, 300}, tails(4);
   CHECK(row_bytes(160, 0, rows, tails) == RowBytes{160, 64'000, 2});

@@ -43,37 +43,60 @@ TEST_CASE("tasks: what another process holds is tried again after a look, and is
   CHECK(core.next(Ms(603)).what == What::finished);
 }
 
-TEST_CASE("tasks: processes that die leave none undone, and none is done twice") {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+TEST_CASE("tasks: a result that is seen between a try and its end counts once") {
+  TaskCore core(1, 0, Ms(100), Ms(0));
+  CHECK(core.next(Ms(0)).what == What::take);
+  core.done(0, Ms(1));  // by another thread, which looks
+  core.held(0);
+  core.looked();
+  CHECK(core.next(Ms(1)).what == What::finished);
+}
+
+TEST_CASE("tasks: processes of several threads that die leave none undone, and none is done twice") {
+  struct Thread {
+    std::size_t process;
+    std::optional<std::size_t> tries{}, holds{};  // a task: between next() and the lock; with the lock
+  };
+  for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937 draw(seed);
-    const std::size_t count = draw() % 9, processes = 1 + draw() % 4;
-    std::set<std::size_t> results;
-    std::vector<std::optional<std::size_t>> holds(processes);  // the task of each: its lock
+    const std::size_t count = draw() % 9, processes = 1 + draw() % 4, threads = 1 + draw() % 3;
+    std::set<std::size_t> results, ended;
+    std::vector<Thread> all;
     std::vector<TaskCore> cores;
     for (std::size_t i = 0; i < processes; ++i) cores.emplace_back(count, i, Ms(1'000'000), Ms(0));
-    std::set<std::size_t> ended;
-    for (int steps = 0; ended.size() < processes; ++steps) {
-      REQUIRE(steps < 10'000);
-      const std::size_t who = draw() % processes;
-      TaskCore& core = cores[who];
-      if (holds[who] && draw() % 8 == 0) {  // dies, and is started again
+    for (std::size_t i = 0; i < processes * threads; ++i) all.push_back({i % processes});
+    for (int steps = 0; ended.size() < all.size(); ++steps) {
+      REQUIRE(steps < 20'000);
+      const std::size_t who = draw() % all.size();
+      Thread& thread = all[who];
+      TaskCore& core = cores[thread.process];
+      if (draw() % 32 == 0) {  // its process dies, and is started again
         core = TaskCore(count, who, Ms(1'000'000), Ms(0));
-        holds[who].reset();
-      } else if (holds[who]) {
-        CHECK(results.insert(*holds[who]).second);
-        core.done(*holds[who], Ms(0));
-        holds[who].reset();
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          if (all[i].process != thread.process) continue;
+          all[i] = {thread.process};
+          ended.erase(i);
+        }
+      } else if (thread.holds) {
+        CHECK(results.insert(*thread.holds).second);
+        core.done(*thread.holds, Ms(0));
+        thread.holds.reset();
+      } else if (thread.tries) {
+        const std::size_t task = *thread.tries;
+        thread.tries.reset();
+        if (std::any_of(all.begin(), all.end(), [&](const Thread& other) { return other.holds == task; }))
+          core.held(task);
+        else if (results.contains(task))
+          core.done(task, Ms(0));
+        else
+          thread.holds = task;
       } else if (const TaskStep step = core.next(Ms(0)); step.what == What::finished) {
         ended.insert(who);
-      } else if (step.what == What::look) {
+      } else if (step.what == What::take) {
+        thread.tries = step.task;
+      } else {
         for (const std::size_t task : results) core.done(task, Ms(0));
         core.looked();
-      } else if (std::any_of(holds.begin(), holds.end(), [&](const auto& held) { return held == step.task; })) {
-        core.held(step.task);
-      } else if (results.contains(step.task)) {
-        core.done(step.task, Ms(0));
-      } else {
-        holds[who] = step.task;
       }
     }
     CHECK(results.size() == count);
