@@ -47,6 +47,7 @@ class S3Server:
         self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
         self.bucket = bucket
         if popen([sys.executable, "-c", PUT, f"{self.url}/{bucket}"]).wait(DEADLINE_S) != 0:
+            self.close()
             raise RuntimeError("moto makes no bucket")
 
     @functools.cached_property
