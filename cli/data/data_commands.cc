@@ -108,9 +108,8 @@ void set_for_job(Host& host, const std::string& name, const std::string& value) 
 }
 
 // An entry of the cache, built or found by dtrain-data, and locked. An exit code: there is none.
-std::optional<int> find_entry(const char* command, const std::string& request, bool becomes_another,
-                              DatasetFound& found) {
-  const auto answer = ask_dtrain_data(command, request);
+std::optional<int> find_entry(const char* command, const std::string& request, const DataAs& as, DatasetFound& found) {
+  const auto answer = ask_dtrain_data(command, as.ask ? with_nodes(request) : request, as.ask);
   if (!answer) return fail(answer.error());
   if (answer->signal != 0) return end_as(answer->signal);
   if (answer->code != 0) return answer->code;
@@ -118,7 +117,7 @@ std::optional<int> find_entry(const char* command, const std::string& request, b
   if (!parsed) return fail(parsed.error());
   found = std::move(*parsed);
   if (is_in_store(found.folder)) return std::nullopt;  // nothing there can be held
-  if (auto done = hold(found.folder, becomes_another); !done) return fail(done.error());
+  if (auto done = hold(found.folder, as.becomes_another); !done) return fail(done.error());
   return std::nullopt;
 }
 
@@ -176,36 +175,34 @@ int cache_command(const std::vector<std::string>& words) {
   return become_dtrain_data("cache", whole_request(*asked, said->request, said->credentials));
 }
 
-std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const JobNodes& nodes, bool quiet,
-                                   bool becomes_another) {
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const DataAs& as) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
-  asked.request = dataset_request(quiet);
+  asked.request = dataset_request(as.quiet);
   const Options options(raw, host);
-  take_launcher(path_of_dtrain(), options.text(FlagId::engine), words_for_nodes(options, host, nodes), asked);
+  take_launcher(path_of_dtrain(), options.text(FlagId::engine), words_for_nodes(options, host, as.nodes), asked);
   DatasetFound found;
   const std::string& keys = raw.credentials.empty() ? host.store_credentials : raw.credentials;
-  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data, keys), becomes_another, found))
-    return code;
+  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data, keys), as, found)) return code;
   // Whoever reads the entry needs them; nobody else gets them.
   if (is_in_store(found.folder) && !raw.credentials.empty()) host.store_credentials = raw.credentials;
   forget_datasets(host);
   for (const auto& [name, folder] : found.variables) set_for_job(host, name, folder);
-  if (!quiet) say(found.line);
+  if (!as.quiet) say(found.line);
   return std::nullopt;
 }
 
-std::optional<int> provide_rows(RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
+std::optional<int> provide_rows(RawOptions& raw, Host& host, const DataAs& as) {
   if (!raw.raw_input) return std::nullopt;
   const bool has_config = raw.data && has_dataset(*raw.data);
   const auto recipe = recipe_file(*raw.raw_input, has_config ? host.variable("DTRAIN_DATASET") : "");
   if (!recipe) return fail(recipe.error());
   std::string& input = raw.command[raw.raw_input->place];
-  const std::string request = rows_request(*raw.raw_input, *recipe, input, raw.data.value_or(""), quiet);
+  const std::string request = rows_request(*raw.raw_input, *recipe, input, raw.data.value_or(""), as.quiet);
   DatasetFound found;
-  if (const auto code = find_entry("apply", request, becomes_another, found)) return code;
+  if (const auto code = find_entry("apply", request, as, found)) return code;
   set_for_job(host, "DTRAIN_RECIPE", *recipe);
-  if (!quiet)
+  if (!as.quiet)
     say(fmt::format("recipe applied to {} ({} rows): {}", printable(input), found.rows, printable(found.folder, 400)));
   input = found.folder + "/rows";
   return std::nullopt;

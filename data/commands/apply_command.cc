@@ -68,6 +68,7 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
       if (in_store) check_objects_unchanged(processor, files, wanted.inputs);
       return rows;
     };
+    wanted.before_build = nodes_question(request);
     wanted.say = say_unless(request);
     const StopSignals signals;
     const EntryGot got = find_or_build(cache, wanted, signals);

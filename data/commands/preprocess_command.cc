@@ -33,11 +33,6 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
 void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
   std::vector<std::string> files;
   for (const CacheInput& input : wanted.inputs) files.push_back(input.path);
-  for (const std::string& file : files)
-    if (is_store_uri(file))
-      throw CacheError(kUsageCode, fmt::format("dataset.input: {}: the processor {} reads files alone, and no object "
-                                               "stores yet",
-                                               file, job.type));
   if (const auto other = not_parquet(wanted.recipe, files))
     throw CacheError(kUsageCode,
                      fmt::format("dataset.input: {}: the processor {} reads Parquet alone; let native write "
@@ -127,9 +122,10 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   wanted.build = [maker = std::move(maker), inputs = wanted.inputs, in_store,
                   &processor](const std::filesystem::path& folder) {
     RowsOfSplits rows = maker(folder);
-    if (in_store) check_objects_unchanged(processor, maker.recipe, inputs);
+    if (in_store) check_objects_unchanged(processor, without_script(maker.recipe), inputs);
     return rows;
   };
+  wanted.before_build = nodes_question(request);
   wanted.say = say_unless(request);
   return wanted;
 }

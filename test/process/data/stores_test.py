@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as parquet
 
-from s3_server import KEYS, Relay, S3Server
+from s3_server import KEYS, Certificate, Relay, S3Server
 from tables import GROUP, ROWS, table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
@@ -174,6 +174,45 @@ class Stores(unittest.TestCase):
         self.addCleanup(self.refuse_strangers, False)
         self.refuse_strangers()
         self.error(self.uri, self.uri, "the store refuses this user", "AWS_ACCESS_KEY_ID")
+
+    def test_tls(self):
+        folders = [self.folder / name for name in ("right", "wrong")]
+        for folder in folders:
+            folder.mkdir()
+        right, wrong = map(Certificate, folders)
+        server = S3Server("clicks", tls=right)
+        self.addCleanup(server.close)
+        server.put_folder(self.set, "day/set")
+        env = {"AWS_ENDPOINT_URL": server.url, "DTRAIN_STORE_TIMEOUT_S": "2"}
+        here = self.loader(str(self.set))
+        for name in "AWS_CA_BUNDLE", "SSL_CERT_FILE":
+            fresh = self.start_worker()
+            self.addCleanup(self.end_worker, fresh)
+            self.assertEqual(self.loader(self.uri, env={**env, name: str(right.certificate)}, worker=fresh), here)
+        self.error(self.uri, f"{self.uri}: the store's certificate is not accepted", "AWS_CA_BUNDLE", worker=fresh,
+                   env={**env, "SSL_CERT_FILE": str(wrong.certificate)})
+        # A cache there, and the job that reads it.
+        job = {"backend": {"cache_dir": "s3://clicks/cache", "cache_credentials": {"s3": {"client_kwargs": {
+            "aws_access_key_id": "ann", "aws_secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"],
+            "endpoint_url": server.url}}}}, "dataset": {"input": str(self.set)}}
+        config = self.folder / "tls.json"
+        config.write_text(json.dumps(job))
+        config.chmod(0o600)
+        (self.folder / "read.py").write_text(textwrap.dedent("""
+            import dtrain
+            print(sum(len(each["id"]) for each in dtrain.ParquetLoader(batch_size=99, columns=["id"])))
+        """))
+        for authority, code in (right, 0), (wrong, 125):
+            done = subprocess.run([DTRAIN, "run", "--config=tls.json", "--nproc=1", "read.py"], cwd=self.folder,
+                                  env={**self.env, "AWS_CA_BUNDLE": str(authority.certificate), "PYTHON_EXEC":
+                                       sys.executable, "DTRAIN_STORE_TIMEOUT_S": "2"},
+                                  text=True, capture_output=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, code, done.stderr)
+            if code == 0:
+                self.assertIn(str(sum(ROWS)), done.stdout)
+            else:
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("the store's certificate is not accepted", done.stderr)
 
     def test_options_that_are_wrong(self):
         """Nothing of S3 is begun, so nothing is left to end."""
