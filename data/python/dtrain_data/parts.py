@@ -36,8 +36,10 @@ class Refused(Exception):
 
 
 def input_files(source, output):
-    """The Parquet files of a file, a folder or a pattern, in the order of their paths; none that lies in `output`. With
-    @LIST those of a file that has a path in each line, in that order."""
+    """The Parquet files of a file, a folder or a pattern, here or in an object store, in the order of their paths; none
+    that lies in `output`. With @LIST those of a file that has a path in each line, in that order."""
+    if stores.is_uri(source):
+        return files_of_store(source)
     if os.path.isfile(source):
         return [source]
     if source.startswith("@"):
@@ -55,6 +57,16 @@ def input_files(source, output):
     if not found:
         raise Refused(f"{source}: no file in this folder ends with .parquet")
     return sorted(found)
+
+
+def files_of_store(source):
+    try:
+        found = stores.parquet_files(source)
+    except (OSError, ValueError) as error:
+        raise Refused(f"{source}: {error}") from None
+    if not found:
+        raise Refused(f"{source}: there is no such object, and no folder with objects that end with .parquet")
+    return found
 
 
 def setting(name):

@@ -316,30 +316,55 @@ class Stores(unittest.TestCase):
         self.server.put("raw/a.csv", b"id,a,int\n1,2,3\n")
         self.assertTrue(self.preprocess(self.server.uri("raw/*.csv"), steps=steps)[1]["built"])
 
-    def predict(self, uri, output, code=0):
+    def predict(self, program, uri, output, code=0, **env):
         notes = self.folder / "notes"
         notes.unlink(missing_ok=True)
-        ended = subprocess.run([DTRAIN, "predict", "--nproc=2", PREDICT, uri, output, notes], env=self.env, text=True,
-                               capture_output=True, timeout=DEADLINE_S, cwd=self.folder)
+        ended = subprocess.run([DTRAIN, "predict", "--nproc=2", program, uri, output, notes], text=True,
+                               env={**self.env, "PYTHON_EXEC": sys.executable, **env}, capture_output=True,
+                               timeout=DEADLINE_S, cwd=self.folder)
         self.assertEqual(ended.returncode, code, ended.stderr)
         return ended.stderr, len(notes.read_text().split()) if notes.exists() else 0
 
-    def test_predictions(self):
-        self.server.put_folder(self.set, "new")
-        uri, output = self.server.uri("new"), self.folder / "out"
-        self.assertEqual(self.predict(uri, output)[1], GROUPS)
+    def check_predictions(self, program, place):
+        self.server.put_folder(self.set, place)
+        uri, output = self.server.uri(place), self.folder / place
+        self.assertEqual(self.predict(program, uri, output)[1], GROUPS)
         results = parquet.read_table(output)
         self.assertEqual(results["id"].to_pylist(), list(range(sum(ROWS))))
         self.assertEqual(results["twice"].to_pylist(), list(range(0, 2 * sum(ROWS), 2)))
-        self.assertEqual(self.predict(self.server.uri("new/*.parquet"), output)[1], 0)  # all is there
-        self.server.put("new/4.parquet", (self.set / "3.parquet").read_bytes())
-        self.assertIn("what is there was made of other input files", self.predict(uri, output, 1)[0])
-        for source, place, words in ((self.server.uri("none"), "none", "there is no such object, and no folder"),
-                                     (uri, "s3://clicks/out", "s3://clicks/out: results are written into a folder")):
-            said, called = self.predict(source, place, 1)
+        self.assertEqual(self.predict(program, self.server.uri(f"{place}/*.parquet"), output)[1], 0)  # all is there
+        self.server.put(f"{place}/4.parquet", (self.set / "3.parquet").read_bytes())
+        self.assertIn("what is there was made of other input files", self.predict(program, uri, output, 1)[0])
+        for source, output, words in ((self.server.uri("none"), "none", "there is no such object, and no folder"),
+                                      (uri, "s3://clicks/out", "s3://clicks/out: results are written into a folder")):
+            said, called = self.predict(program, source, output, 1)
             self.assertIn(words, said)
             self.assertEqual(called, 0)
         self.assertFalse((self.folder / "s3:").exists())
+
+    def test_predictions_of_a_program(self):
+        self.check_predictions(PREDICT, "program")
+
+    def test_predictions_of_a_script(self):
+        script = self.folder / "predict.py"
+        script.write_text(textwrap.dedent("""
+            import os, sys
+            import pyarrow.compute as compute
+            def predict(table):
+                with open(sys.argv[1], "a") as notes:
+                    notes.write(f"{table['id'][0]}\\n")
+                return {"id": table["id"], "twice": compute.multiply(table["id"], 2)}
+        """))
+        self.check_predictions(script, "script")
+        # The job's own credentials count before those of the environment.
+        keys = self.folder / "own.json"
+        keys.write_text(json.dumps(self.server.env))
+        keys.chmod(0o600)
+        wrong = {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_SECRET_ACCESS_KEY": "no"}
+        own = {"DTRAIN_STORE_CREDENTIALS": str(keys)}
+        self.assertEqual(self.predict(script, self.uri, self.folder / "own", **wrong, **own)[1], GROUPS)
+        keys.chmod(0o644)
+        self.assertIn("chmod 600", self.predict(script, self.uri, self.folder / "more", 1, **own)[0])
 
     def test_preprocessing_that_fails(self):
         code, said = self.preprocess(self.server.uri("none/*.csv"))
