@@ -64,7 +64,7 @@ using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const s
 
 // {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "keep": [], "cache_dir": "",
 //  "json": false, "quiet": false, "parallelism": null, "memory_limit_bytes": null}
-int apply_command(const Processor& processor, const ApplyFill& fill);
+int apply_command(const Processor& processor, const ApplyFill& fill, const OpenObjects& open = {});
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
 //  "credentials": {...}}
