@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
@@ -60,8 +62,15 @@ Result<std::optional<RawInput>> raw_input_of(const PredictFlags& flags, std::siz
   RawInput input;
   input.recipe = flags.at("recipe");
   input.filter = flags.contains("filter");
-  if (flags.contains("without")) input.without = split(flags.at("without"), ',');
-  if (flags.contains("keep")) input.keep = split(flags.at("keep"), ',');
+  for (const auto& [name, columns] : {std::pair("without", &input.without), std::pair("keep", &input.keep)}) {
+    if (!flags.contains(name)) continue;
+    *columns = split(flags.at(name), ',');
+    std::set<std::string> seen;
+    for (const std::string& column : *columns)
+      if (column.empty() || !seen.insert(column).second)
+        return usage_error(fmt::format("--{} '{}': expected names of columns, each once, with commas between them",
+                                       name, printable(flags.at(name))));
+  }
   input.place = place;
   return std::optional(std::move(input));
 }

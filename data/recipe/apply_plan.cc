@@ -145,6 +145,11 @@ Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std
   Cast types;
   for (const SourceColumn& column : then.input)
     if (column.type != ColumnType::other) types.types.emplace_back(column.name, column.type);
+  // A number that a text has may not be one: 007.
+  if (!input.empty() && input.front().ends_with(".csv"))
+    for (const std::string& name : asked.keep)
+      if (std::none_of(then.input.begin(), then.input.end(), [&](const auto& one) { return one.name == name; }))
+        types.types.emplace_back(name, ColumnType::text);
   recipe.steps = {types};
   recipe.split.shares = {{"rows", 1.0}};
   recipe.shuffle = false;

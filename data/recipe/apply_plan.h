@@ -36,7 +36,8 @@ struct ApplyAsked {
 ProcessPlan plan_to_apply(const CarriedOut& then, const ApplyAsked& asked, const std::vector<SourceColumn>& found,
                           const std::string& file);
 
-// How the files are read: text as the types that the columns had then.
+// How the files are read: text as the types that the columns had then. What is kept of CSV files and was not there
+// then is text.
 Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std::vector<std::string>& input);
 
 }  // namespace dtrain::data

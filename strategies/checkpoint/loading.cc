@@ -2,6 +2,7 @@
 // whether that went well.
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <limits>
 
 #include "dtrain/checkpoint.h"
@@ -61,7 +62,7 @@ std::uint32_t sum_in_file(const StoredTensors& stored, const StoredTensor& tenso
 }
 
 // Of the parts that all ranks have read; a tensor that they have not read as a whole is read by one of them.
-void check_sums(const Group& group, const LoadHalf& half, const std::vector<std::vector<PartSum>>& of_ranks) {
+void check_sums(int rank, const LoadHalf& half, const std::vector<std::vector<PartSum>>& of_ranks) {
   std::vector<TensorSpec> specs;
   for (const StatePiece& piece : *half.pieces) {
     const auto stored = half.stored.by_name.find(piece.name);  // none: it is optional
@@ -75,7 +76,7 @@ void check_sums(const Group& group, const LoadHalf& half, const std::vector<std:
     const StoredTensor& stored = found->second;
     std::uint32_t sum = whole[i].sum;
     if (!whole[i].covered) {
-      if (turn++ % static_cast<std::size_t>(group.size()) != static_cast<std::size_t>(group.rank())) continue;
+      if (turn++ % of_ranks.size() != static_cast<std::size_t>(rank)) continue;
       sum = sum_in_file(half.stored, stored);
     }
     if (sum != half.sums.at(specs[i].name))
@@ -107,7 +108,7 @@ void load_halves(const Group& group, const std::string& what, std::vector<LoadHa
         of_ranks.push_back(parse_sums(std::string_view(said[rank]).substr(at[rank], end - at[rank])));
         at[rank] = end + 1;
       }
-      if (!half.sums.empty()) check_sums(group, half, of_ranks);
+      if (!half.sums.empty()) check_sums(group.rank(), half, of_ranks);
     }
   });
   exchange(group, what, {failure, {}});
@@ -124,6 +125,16 @@ void open_step(const std::string& folder, const Manifest& manifest, LoadHalf& mo
     half.stored.add(folder + "/" + file.name, std::move(tensors));
     half.sums.insert(file.sums.begin(), file.sums.end());
   }
+}
+
+// Those of a folder that is a step, under the names without the prefix.
+std::map<std::string, std::uint32_t> sums_beside(const std::string& path, const std::string& prefix) {
+  std::map<std::string, std::uint32_t> sums;
+  if (!std::filesystem::exists(path + "/" + kManifestName)) return sums;
+  for (const ManifestFile& file : complete_manifest(path).files)
+    for (const auto& [name, sum] : file.sums)
+      if (!file.name.starts_with("optimizer") && name.starts_with(prefix)) sums[name.substr(prefix.size())] = sum;
+  return sums;
 }
 
 // Collective. Fills the state from one step.
@@ -260,10 +271,12 @@ void load_safetensors(const std::string& path, std::vector<StatePiece>& pieces, 
   const std::string failure = checkpoint::failure_of([&] {
     checkpoint::LoadHalf half{&pieces, checkpoint::read_plain(path, stems), {}, {}};
     half.stored.strip(options.prefix);
-    LoadOptions plain = options;
-    plain.verify = false;  // such files have no sums
+    if (options.verify) half.sums = checkpoint::sums_beside(path, options.prefix);
+    LoadOptions own = options;
+    own.verify = !half.sums.empty();
     bool fits = true;
-    checkpoint::read_values(half, plain, fits);
+    checkpoint::read_values(half, own, fits);
+    if (own.verify) checkpoint::check_sums(0, half, {half.read});
   });
   if (!failure.empty()) throw CheckpointError(fmt::format("dtrain: {} cannot be loaded: {}", path, failure));
 }

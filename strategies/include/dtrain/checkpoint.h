@@ -178,7 +178,7 @@ void load_safetensors(const Group& group, const std::string& path, std::vector<S
 
 // The next three are no collectives. They are for programs without a session, as those of `dtrain predict`.
 //
-// As above, by this process alone.
+// As above, by this process alone. The sums of a step's folder (dtrain.json) are compared, if options.verify.
 void load_safetensors(const std::string& path, std::vector<StatePiece>& pieces, const LoadOptions& options = {},
                       const std::vector<std::string>& stems = {"model"});
 // Fills the parameters and the buffers of a module, on any device, by their names in it. Throws CheckpointError; the

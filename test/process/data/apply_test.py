@@ -171,10 +171,13 @@ class Apply(unittest.TestCase):
                 self.assertEqual(rows.schema.names, ["scaled", "n", "id", "x"])
                 self.assertTrue(rows.select(["scaled", "n"]).equals(expected))
                 self.assertTrue(rows.select(["id", "x"]).equals(raw.select(["id", "x"])))
-        path = self.folder / "newer.csv"  # with a column that training did not have
-        write(self.raw.append_column("name", self.raw["city"]), path)
-        rows, _ = self.apply(path, trained, keep=["name"], without=["n"])
+        path = self.folder / "newer.csv"  # with columns that training did not have
+        codes = pyarrow.array([f"{number:07}" for number in range(ROWS)])
+        write(self.raw.append_column("name", self.raw["city"]).append_column("code", codes), path)
+        path.write_text(path.read_text().replace('"', ""))
+        rows, _ = self.apply(path, trained, keep=["name", "code"], without=["n"])
         self.assertTrue(rows["name"].equals(self.raw["city"]))
+        self.assertEqual(rows["code"].combine_chunks(), codes)
         self.assertIn(f"{self.folder}/csv/0.csv: it has no column 'name', which --keep names",
                       self.apply(self.folder / "csv", trained, keep=["name"], code=1))
 

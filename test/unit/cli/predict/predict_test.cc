@@ -60,6 +60,9 @@ TEST_CASE("predict takes a recipe for raw rows, and says which word the rows are
   CHECK_FALSE(run.raw_input->filter);
   CHECK(run.raw_input->place == 1);
   CHECK_FALSE(predict_as_run({"p.py", "in", "out"}, predict_host())->raw_input);
+  for (const char* wrong : {"--keep=a,a", "--keep=a,,b", "--without=a,"})
+    CHECK(refusal({"--recipe=r.json", wrong, "p.py", "in", "out"}).find("expected names of columns, each once") !=
+          std::string::npos);
   CHECK(refusal({"--filter", "p.py", "in", "out"}).find("--filter is about the rows that a recipe makes") == 0);
   CHECK(refusal({"--recipe"}).find("--recipe needs a recipe.json") == 0);
 }

@@ -70,17 +70,44 @@ TEST_CASE("weights that do not fit are an error that names the file and the tens
   CHECK(error({.allow_others = true}).find("none") != std::string::npos);
 }
 
-TEST_CASE("the newest step of a folder that is complete") {
-  const TempFolder folder;
-  const std::string run = folder / "run", step = run + "/step-00000007";
-  CHECK_FALSE(dtrain::newest_checkpoint(run).has_value());
+namespace {
+
+// The step that is a golden file, as the newest of a folder.
+std::string golden_step(const TempFolder& folder) {
+  const std::string step = folder / "run/step-00000007";
   std::filesystem::create_directories(step);
   for (const std::string name : {"dtrain.json", "model.safetensors"})
     folder.write("run/step-00000007/" + name, dtrain::test::read_golden("checkpoint/step-00000007/" + name));
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("the newest step of a folder that is complete") {
+  const TempFolder folder;
+  const std::string run = folder / "run";
+  CHECK_FALSE(dtrain::newest_checkpoint(run).has_value());
+  const std::string step = golden_step(folder);
   std::filesystem::create_directories(run + "/step-00000009");  // without dtrain.json
   CHECK(dtrain::newest_checkpoint(run) == step);
   std::filesystem::resize_file(step + "/model.safetensors", 10);
-  CHECK(error_of<dtrain::CheckpointError>([&] {
-          dtrain::newest_checkpoint(run);
-        }).find("run has no checkpoint that can be loaded: ") != std::string::npos);
+  const auto error = error_of<dtrain::CheckpointError>([&] { dtrain::newest_checkpoint(run); });
+  CHECK(error.find("run has no checkpoint that can be loaded: ") != std::string::npos);
+}
+
+TEST_CASE("weights of a step are compared with its sums") {
+  const TempFolder folder;
+  const std::string step = golden_step(folder);
+  torch::nn::Module module;
+  const auto text = module.register_buffer("text", torch::zeros({11}, torch::kByte));
+  module.register_buffer("greeting", torch::zeros({1, 5}, torch::kChar));
+  dtrain::load_weights(module, step);
+  CHECK(text[0].item<int>() == 'c');
+  std::string file = folder.read("run/step-00000007/model.safetensors");
+  file.replace(file.rfind("checkpoint"), 1, "C");
+  folder.write("run/step-00000007/model.safetensors", file);
+  const auto error = error_of<dtrain::CheckpointError>([&] { dtrain::load_weights(module, step); });
+  CHECK(error.find("is damaged: the crc32c of text is ") != std::string::npos);
+  dtrain::load_weights(module, step, {.verify = false});
+  CHECK(text[0].item<int>() == 'C');
 }
