@@ -275,6 +275,13 @@ std::shared_ptr<arrow::Array> texts_of(const arrow::Array& chunk, std::vector<st
   return lists.values()->Slice(lists.value_offset(0), lists.length() * size);
 }
 
+// Returns the strings' bytes.
+template <typename Texts>
+const std::byte* add_lengths_of(const Texts& texts, std::vector<std::int32_t>& lengths) {
+  for (std::int64_t i = 0; i < texts.length(); ++i) lengths.push_back(static_cast<std::int32_t>(texts.value_length(i)));
+  return texts.length() == 0 ? nullptr : reinterpret_cast<const std::byte*>(texts.raw_data()) + texts.value_offset(0);
+}
+
 void add_texts(const arrow::Array& chunk, std::int64_t before, std::vector<std::byte>* copied, ColumnValues& result,
                Nulls& nulls) {
   const std::size_t begin = result.texts_offsets.size() - 1;
@@ -282,19 +289,20 @@ void add_texts(const arrow::Array& chunk, std::int64_t before, std::vector<std::
   nulls.add(*texts, before, [&](std::int64_t text) {
     return row_with(text, result.texts_offsets, static_cast<std::ptrdiff_t>(begin));
   });
-  std::vector<std::int64_t> ends{0};  // of the chunk's strings
-  RaggedValues found;
-  if (texts->length() != 0) found = ragged_values_of(*texts, ends);
-  for (std::size_t text = 1; text < ends.size(); ++text) {
-    result.lengths.push_back(static_cast<std::int32_t>(ends[text] - ends[text - 1]));
-  }
-  const std::int64_t bytes_before = result.offsets.back(), texts_before = result.texts_offsets[begin];
+  const bool large = texts->type_id() == arrow::Type::LARGE_STRING || texts->type_id() == arrow::Type::LARGE_BINARY;
+  auto length = static_cast<std::ptrdiff_t>(result.lengths.size());
+  result.lengths.reserve(result.lengths.size() + static_cast<std::size_t>(texts->length()));
+  result.values = large ? add_lengths_of(static_cast<const arrow::LargeBinaryArray&>(*texts), result.lengths)
+                        : add_lengths_of(static_cast<const arrow::BinaryArray&>(*texts), result.lengths);
+  const std::int64_t bytes_before = result.offsets.back();
   for (std::size_t row = begin + 1; row < result.texts_offsets.size(); ++row) {
-    const auto text = static_cast<std::size_t>(result.texts_offsets[row] - texts_before);
-    result.offsets.push_back(bytes_before + ends[text]);
+    std::int64_t end = result.offsets.back();
+    for (; length < result.texts_offsets[row]; ++length) end += result.lengths[static_cast<std::size_t>(length)];
+    result.offsets.push_back(end);
   }
-  result.values = reinterpret_cast<const std::byte*>(found.bytes) + found.from;
-  if (copied != nullptr) copied->insert(copied->end(), result.values, result.values + ends.back());
+  if (copied != nullptr) {
+    copied->insert(copied->end(), result.values, result.values + (result.offsets.back() - bytes_before));
+  }
 }
 
 }  // namespace
