@@ -401,7 +401,7 @@ class Loader(unittest.TestCase):
         self.assertLess(taken, 1.1 * (16_000_000 + batches) + 6_000_000)
 
     def test_memory_of_lists_of_strings(self):
-        """32 MB of strings of 0 to 64 letters, 0 to 20 in a row. A batch has 8 bytes for each, and a row that waits 4."""
+        """32 MB of strings of 0 to 64 letters, 0 to 20 in a row. A batch has 8 bytes for each."""
         draw = random.Random(0)
         letters = draw.randbytes(1000)
         rows = [[letters[:draw.randrange(65)] for _ in range(draw.randrange(21))] for _ in range(100_000)]
