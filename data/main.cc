@@ -123,7 +123,8 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"preprocess", [](Words) { return dtrain::data::preprocess_command(processor(), dtrain::data::open_objects); }},
-    {"apply", [](Words) { return dtrain::data::apply_command(processor(), fill_by_applying); }},
+    {"apply",
+     [](Words) { return dtrain::data::apply_command(processor(), fill_by_applying, dtrain::data::open_objects); }},
     {"cache", [](Words) { return dtrain::data::cache_command(dtrain::data::open_objects); }},
     {"process", dtrain::data::run_process},
     {"work", work},

@@ -108,9 +108,8 @@ void set_for_job(Host& host, const std::string& name, const std::string& value) 
 }
 
 // An entry of the cache, built or found by dtrain-data, and locked. An exit code: there is none.
-std::optional<int> find_entry(const char* command, const std::string& request, bool becomes_another,
-                              DatasetFound& found) {
-  const auto answer = ask_dtrain_data(command, request);
+std::optional<int> find_entry(const char* command, const std::string& request, const DataAs& as, DatasetFound& found) {
+  const auto answer = ask_dtrain_data(command, as.ask ? with_nodes(request) : request, as.ask);
   if (!answer) return fail(answer.error());
   if (answer->signal != 0) return end_as(answer->signal);
   if (answer->code != 0) return answer->code;
@@ -118,15 +117,24 @@ std::optional<int> find_entry(const char* command, const std::string& request, b
   if (!parsed) return fail(parsed.error());
   found = std::move(*parsed);
   if (is_in_store(found.folder)) return std::nullopt;  // nothing there can be held
-  if (auto done = hold(found.folder, becomes_another); !done) return fail(done.error());
+  if (auto done = hold(found.folder, as.becomes_another); !done) return fail(done.error());
   return std::nullopt;
 }
 
-// As a whole path. `dataset`: the folder of the config's data set; empty: there is none.
+const std::string& keys_of_store(const RawOptions& raw, const Host& host) {
+  return raw.credentials.empty() ? host.store_credentials : raw.credentials;
+}
+
+// Whoever reads an entry in a store needs them; nobody else gets them.
+void give_keys(const std::string& entry, const RawOptions& raw, Host& host) {
+  if (is_in_store(entry) && !raw.credentials.empty()) host.store_credentials = raw.credentials;
+}
+
+// As a whole path, or the URI in a store. `dataset`: the folder of the config's data set; empty: there is none.
 Result<std::string> recipe_file(const RawInput& input, const std::string& dataset) {
-  namespace fs = std::filesystem;
-  if (input.recipe != "config") return fs::absolute(input.recipe).lexically_normal().string();
-  if (!dataset.empty()) return (fs::path(dataset).parent_path() / "recipe.json").string();
+  if (is_in_store(input.recipe)) return input.recipe;
+  if (input.recipe != "config") return std::filesystem::absolute(input.recipe).lexically_normal().string();
+  if (!dataset.empty()) return dataset.substr(0, dataset.rfind('/')) + "/recipe.json";
   return usage_error("--recipe config: the config has no section `dataset`; name a recipe.json instead");
 }
 
@@ -154,13 +162,11 @@ int preprocess_command(const std::vector<std::string>& words) {
   const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
-  if (said->request) {
-    const auto nodes = nodes_of(*said);
-    if (!nodes) return fail(nodes.error());
-    take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *nodes, *asked);
-  }
   if (!said->request)
     return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
+  const auto nodes = nodes_of(*said);
+  if (!nodes) return fail(nodes.error());
+  take_launcher(path_of_dtrain(), engine == nullptr ? "" : engine, *nodes, *asked);
   const std::string request = whole_request(*asked, said->request, said->credentials);
   if (!has_dataset(request)) return fail(usage_error("the config has no section `dataset`, which says what to read"));
   return become_dtrain_data("preprocess", request);
@@ -176,36 +182,35 @@ int cache_command(const std::vector<std::string>& words) {
   return become_dtrain_data("cache", whole_request(*asked, said->request, said->credentials));
 }
 
-std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const JobNodes& nodes, bool quiet,
-                                   bool becomes_another) {
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const DataAs& as) {
   if (!raw.data || !has_dataset(*raw.data)) return std::nullopt;
   DataAsked asked;
-  asked.request = dataset_request(quiet);
+  asked.request = dataset_request(as.quiet);
   const Options options(raw, host);
-  take_launcher(path_of_dtrain(), options.text(FlagId::engine), words_for_nodes(options, host, nodes), asked);
+  take_launcher(path_of_dtrain(), options.text(FlagId::engine), words_for_nodes(options, host, as.nodes), asked);
   DatasetFound found;
-  const std::string& keys = raw.credentials.empty() ? host.store_credentials : raw.credentials;
-  if (const auto code = find_entry("preprocess", whole_request(asked, *raw.data, keys), becomes_another, found))
-    return code;
-  // Whoever reads the entry needs them; nobody else gets them.
-  if (is_in_store(found.folder) && !raw.credentials.empty()) host.store_credentials = raw.credentials;
+  const std::string request = whole_request(asked, *raw.data, keys_of_store(raw, host));
+  if (const auto code = find_entry("preprocess", request, as, found)) return code;
+  give_keys(found.folder, raw, host);
   forget_datasets(host);
   for (const auto& [name, folder] : found.variables) set_for_job(host, name, folder);
-  if (!quiet) say(found.line);
+  if (!as.quiet) say(found.line);
   return std::nullopt;
 }
 
-std::optional<int> provide_rows(RawOptions& raw, Host& host, bool quiet, bool becomes_another) {
+std::optional<int> provide_rows(RawOptions& raw, Host& host, const DataAs& as) {
   if (!raw.raw_input) return std::nullopt;
   const bool has_config = raw.data && has_dataset(*raw.data);
   const auto recipe = recipe_file(*raw.raw_input, has_config ? host.variable("DTRAIN_DATASET") : "");
   if (!recipe) return fail(recipe.error());
   std::string& input = raw.command[raw.raw_input->place];
-  const std::string request = rows_request(*raw.raw_input, *recipe, input, raw.data.value_or(""), quiet);
+  DataAsked asked;
+  asked.request = rows_request(*raw.raw_input, *recipe, input, raw.data.value_or(""), as.quiet);
   DatasetFound found;
-  if (const auto code = find_entry("apply", request, becomes_another, found)) return code;
+  if (const auto code = find_entry("apply", whole_request(asked, {}, keys_of_store(raw, host)), as, found)) return code;
+  give_keys(found.folder, raw, host);
   set_for_job(host, "DTRAIN_RECIPE", *recipe);
-  if (!quiet)
+  if (!as.quiet)
     say(fmt::format("recipe applied to {} ({} rows): {}", printable(input), found.rows, printable(found.folder, 400)));
   input = found.folder + "/rows";
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/data/data_nodes.h"
+#include "cli/data/data_program.h"
 #include "cli/machine/host.h"
 #include "cli/parse/parse.h"
 
@@ -18,14 +19,18 @@ int preprocess_command(const std::vector<std::string>& words);
 int cache_command(const std::vector<std::string>& words);
 
 // The data set that the job's config names: built or found, locked against gc until this process and its children have
-// ended, and named in the environment (DTRAIN_DATASET). `becomes_another`: this process is going to execute another
-// program, which then has the lock. `nodes`: of the job; several share the work. Nothing: the job can go on. Else the
-// exit code; the reason is said. Forks: call with one thread.
-std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const JobNodes& nodes, bool quiet,
-                                   bool becomes_another);
+// ended, and named in the environment (DTRAIN_DATASET). Nothing: the job can go on. Else the exit code; the reason is
+// said. Forks: call with one thread.
+struct DataAs {
+  bool quiet = false;
+  bool becomes_another = false;  // this process is going to execute another program, which then has the lock
+  JobNodes nodes{};              // of the job; several share the work
+  AskNodes ask{};                // before something is built for other nodes; empty: there are none that can be asked
+};
+std::optional<int> provide_dataset(const RawOptions& raw, Host& host, const DataAs& as);
 
 // The rows that a recipe makes of raw_input, likewise: the command gets their folder in its place, and the environment
 // the recipe (DTRAIN_RECIPE). After provide_dataset().
-std::optional<int> provide_rows(RawOptions& raw, Host& host, bool quiet, bool becomes_another);
+std::optional<int> provide_rows(RawOptions& raw, Host& host, const DataAs& as);
 
 }  // namespace dtrain::cli

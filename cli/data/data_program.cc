@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +16,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +32,7 @@ namespace dtrain::cli {
 namespace {
 
 constexpr int kNoExec = 126;
+constexpr std::string_view kQuestionBegins = R"({"asks")";  // how one of dtrain-data's begins
 constexpr std::size_t kMostAnswer = std::size_t{1} << 20;
 
 Result<std::string> dtrain_data_file() {
@@ -75,22 +81,98 @@ struct HeldSignals {
   HeldSignals& operator=(const HeldSignals&) = delete;
 };
 
-// Until the child closes its output, with all signals passed on.
-void pass_signals_on(int from, int signals, pid_t child, DataAnswer& answer) {
-  std::array<pollfd, 2> ready = {pollfd{from, POLLIN, 0}, pollfd{signals, POLLIN, 0}};
+int exit_code_of_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  return status;
+}
+
+// What the nodes are asked, in a child, one question at a time.
+class NodesAsked {
+ public:
+  NodesAsked(const AskNodes& ask, const sigset_t& mask) : ask_(ask), mask_(mask) {}
+  ~NodesAsked() {
+    signal(SIGTERM);
+    if (child_ > 0) wait_for(child_);
+  }
+  NodesAsked(const NodesAsked&) = delete;
+  NodesAsked& operator=(const NodesAsked&) = delete;
+
+  // Readable once the answer is there. -1: nothing is asked.
+  int end() const { return end_.get(); }
+  void signal(int number) const {
+    if (child_ > 0) ::kill(child_, number);
+  }
+  // A build that was given up has left its question: its answer comes first.
+  void begin(std::string folder) {
+    waiting_ = std::move(folder);
+    if (child_ > 0) return signal(SIGTERM);
+    folder_ = std::exchange(waiting_, {});
+    const pid_t parent = ::getpid();
+    std::fflush(nullptr);
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+      const int code = ::getppid() == parent ? ask_(folder_) : kNoExec;
+      std::fflush(nullptr);
+      ::_exit(code);
+    }
+    if (child_ > 0) end_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child_, 0)));
+  }
+  // The answer, as dtrain-data reads it.
+  std::string take() {
+    const int code = exit_code_of_status(wait_for(std::exchange(child_, 0)));
+    end_.reset();
+    std::string line = nlohmann::json{{"asks", folder_}, {"code", code}}.dump() + "\n";
+    if (!waiting_.empty()) begin(std::move(waiting_));
+    return line;
+  }
+
+ private:
+  const AskNodes& ask_;
+  const sigset_t& mask_;
+  pid_t child_ = 0;
+  UniqueFd end_{};
+  std::string folder_{}, waiting_{};
+};
+
+// The folder of a question, which is taken out of the text. Nothing: there is none, or not all of it.
+std::optional<std::string> take_question(std::string& text) {
+  const std::size_t end = text.find('\n');
+  if (!text.starts_with(kQuestionBegins) || end == text.npos) return std::nullopt;
+  const auto json = nlohmann::json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false);
+  text.erase(0, end + 1);
+  if (!json.is_object() || !json["asks"].is_string()) return std::nullopt;
+  return json["asks"].get<std::string>();
+}
+
+// Until the child closes its output, with all signals passed on and all questions answered.
+void attend_to(int socket, int signals, pid_t child, NodesAsked& nodes, DataAnswer& answer) {
   std::array<char, 4096> chunk{};
   for (;;) {
+    std::array<pollfd, 3> ready = {pollfd{socket, POLLIN, 0}, pollfd{signals, POLLIN, 0},
+                                   pollfd{nodes.end(), POLLIN, 0}};
     if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) return;
     signalfd_siginfo came = {};
     if ((ready[1].revents & POLLIN) != 0 && ::read(signals, &came, sizeof came) == sizeof came) {
       answer.signal = static_cast<int>(came.ssi_signo);
       ::kill(child, answer.signal);
+      nodes.signal(answer.signal);
+    }
+    if ((ready[2].revents & POLLIN) != 0) {
+      const std::string line = nodes.take();
+      // A few bytes, which a socket takes at once. Its reader may have gone.
+      static_cast<void>(::send(socket, line.data(), line.size(), MSG_NOSIGNAL));
     }
     if (ready[0].revents == 0) continue;
-    const ssize_t got = ::read(from, chunk.data(), chunk.size());
+    const ssize_t got = ::read(socket, chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     if (answer.text.size() < kMostAnswer) answer.text.append(chunk.data(), static_cast<std::size_t>(got));
+    if (auto folder = take_question(answer.text)) nodes.begin(std::move(*folder));
   }
 }
 
@@ -105,15 +187,15 @@ int become_dtrain_data(const std::string& command, const std::string& request) {
   return fail(system_error(printable(*file), errno));
 }
 
-Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string& request) {
+Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string& request, const AskNodes& ask) {
   const auto file = dtrain_data_file();
   if (!file) return file.error();
   const auto input = request_file(request);
   if (!input) return input.error();
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("pipe", errno);
-  const UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return system_error("socketpair", errno);
+  const UniqueFd own_end(ends[0]);
+  UniqueFd its_end(ends[1]);
   const HeldSignals held;
   const UniqueFd signals(::signalfd(-1, &held.held, SFD_CLOEXEC));
   if (!signals) return system_error("signalfd", errno);
@@ -122,17 +204,19 @@ Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     ::pthread_sigmask(SIG_SETMASK, &held.before, nullptr);
-    if (::getppid() == parent && ::dup2(write_end.get(), STDOUT_FILENO) >= 0) execute(*file, command, input->get());
+    if (::getppid() == parent && ::dup2(its_end.get(), STDOUT_FILENO) >= 0) execute(*file, command, input->get());
     ::_exit(kNoExec);
   }
-  write_end.reset();
+  its_end.reset();
   DataAnswer answer;
-  pass_signals_on(read_end.get(), signals.get(), child, answer);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  {
+    NodesAsked nodes(ask, held.before);
+    attend_to(own_end.get(), signals.get(), child, nodes, answer);
+  }
+  const int status = wait_for(child);
   if (WIFSIGNALED(status) && answer.signal == 0)
     return Error{ErrorKind::system, fmt::format("dtrain-data was killed by signal {}", WTERMSIG(status))};
-  answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  answer.code = exit_code_of_status(status);
   return answer;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // dtrain-data: the program beside dtrain that knows Arrow and the cache. What it is asked goes to its standard input.
+#include <functional>
 #include <string>
 
 #include "rendezvous/base/result.h"
@@ -14,8 +15,12 @@ struct DataAnswer {
   int signal = 0;  // one that has asked this process to end, while dtrain-data worked
   std::string text{};
 };
+// Asks the nodes of the job whether they see the folder in which dtrain-data is about to build. Returns 0, or an exit
+// code, and the reason has been said. It is called in a process of its own, which SIGTERM may end.
+using AskNodes = std::function<int(const std::string& folder)>;
 // Runs it to its end, and gives what it has printed. A signal that this process gets goes to it first, so that it
-// leaves nothing. It ends when this process dies. Forks: call with one thread.
-Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string& request);
+// leaves nothing. It ends when this process dies. `ask`: for a request with "asks_nodes" (data_command.h); may be
+// empty. Forks: call with one thread.
+Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string& request, const AskNodes& ask = {});
 
 }  // namespace dtrain::cli

@@ -134,6 +134,12 @@ std::string rows_request(const RawInput& input, const std::string& recipe, const
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 
+std::string with_nodes(const std::string& request) {
+  WordsJson json = WordsJson::parse(request);
+  json["asks_nodes"] = true;
+  return json.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
+}
+
 bool has_dataset(const std::string& request) { return WordsJson::parse(request).contains("dataset"); }
 
 Result<std::chrono::seconds> parse_age(const std::string& text) {

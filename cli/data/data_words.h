@@ -32,6 +32,9 @@ std::string dataset_request(bool quiet);
 std::string rows_request(const RawInput& input, const std::string& recipe, const std::string& files,
                          const std::string& said, bool quiet);
 
+// The request of a job whose nodes can be asked (AskNodes).
+std::string with_nodes(const std::string& request);
+
 // Whether it names a data set.
 bool has_dataset(const std::string& request);
 

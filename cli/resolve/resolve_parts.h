@@ -30,6 +30,10 @@ Result<void> resolve_loader(const Given& given, Plan& plan);    // how it reads 
 Result<void> resolve_state(const Given& given, Plan& plan);     // what of them outlives them; after their restarts
 Result<void> resolve_numa(const Given& given, Plan& plan);      // the CPUs they are bound to
 Result<void> resolve_dataset(const Given& given, Plan& plan);   // the data set that they read
+// Whether a node sees a folder of the cache in which another node is about to build. The folder's name is this build's
+// alone: a node that does not see the folder has another cache, or none, under the same path.
+// `writes`: its workers write there.
+Result<void> judge_build_folder(const std::string& folder, bool writes, const Probe& probe);
 Result<void> resolve_program(const Given& given, Plan& plan);   // what they execute, and their standard input
 Result<void> resolve_stopping(const Given& given, Plan& plan);  // times, signals, containment
 Result<void> resolve_output(const Given& given, Plan& plan);    // files, console, report

@@ -17,9 +17,11 @@
 #include "cli/base/fail.h"
 #include "cli/base/version.h"
 #include "cli/engines/sent_words.h"
+#include "cli/machine/file_facts.h"
 #include "cli/machine/host.h"
 #include "cli/machine/own_address.h"
 #include "cli/resolve/resolve.h"
+#include "cli/resolve/resolve_parts.h"
 #include "cli/run/start_job.h"
 #include "launcher/base/host_name.h"
 #include "launcher/base/inherited.h"
@@ -172,6 +174,11 @@ int agent_command() {
     return code ? *code : fail(code.error());
   }
   const auto task = launcher::parse_agent_task(*line);
+  if (task && !task->looks_for.empty()) {
+    const bool is_told = tell_engine(launcher::verdict_line(judge_build_folder(task->looks_for, false, file_facts)));
+    if (is_told) orders.line(true);  // it ends with all others
+    return is_told ? 0 : launcher::kExitOwnFailure;
+  }
   auto prepared = task ? prepare(*task, orders) : Result<Prepared>(task.error());
   if (!tell_engine(launcher::verdict_line(prepared ? Result<void>() : Result<void>(prepared.error()))) || !prepared)
     return launcher::kExitOwnFailure;

@@ -108,15 +108,28 @@ std::vector<std::vector<std::string>*> words_of_agents(JobStart& start) {
   return all;
 }
 
+// Empty: the nodes cannot be asked before the job starts.
+AskNodes question_for_nodes(const Options& options, const JobStart& start) {
+  if (start.hosts && has_other_hosts(*start.hosts))
+    return
+        [&](const std::string& folder) { return look_on_hosts(start.raw, options, start.host, *start.hosts, folder); };
+  if (start.cluster)
+    return [&](const std::string& folder) {
+      return look_on_cluster(start.raw, options, start.host, *start.cluster, folder);
+    };
+  return {};
+}
+
 // The data of the job, unless the user only wants to see what would be run.
 std::optional<int> with_data(const Options& options, JobStart& start) {
   const auto only_shows = options.on(FlagId::dry_run), quiet = options.on(FlagId::quiet);
   if (only_shows && *only_shows) return std::nullopt;
-  const bool becomes_another = start.srun.has_value(), is_quiet = quiet && *quiet;
+  const bool becomes_another = start.srun.has_value();
   const JobNodes nodes{start.hosts ? &*start.hosts : nullptr, start.cluster ? &*start.cluster : nullptr,
                        becomes_another};
-  if (const auto code = provide_dataset(start.raw, start.host, nodes, is_quiet, becomes_another)) return code;
-  if (const auto code = provide_rows(start.raw, start.host, is_quiet, becomes_another)) return code;
+  const DataAs as{quiet && *quiet, becomes_another, nodes, question_for_nodes(options, start)};
+  if (const auto code = provide_dataset(start.raw, start.host, as)) return code;
+  if (const auto code = provide_rows(start.raw, start.host, as)) return code;
   if (start.raw.raw_input)
     for (std::vector<std::string>* words : words_of_agents(start)) {
       const std::size_t place = start.raw.raw_input->place;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -75,6 +76,19 @@ void complete(launcher::PlacementRequest& request, const Options& options) {
   if (wants_color(options)) request.task.words.insert(request.task.words.begin(), "--color=always");
 }
 
+std::vector<std::string> names_of_here() {
+  return {"localhost", "127.0.0.1", "::1", launcher::kernel_hostname(), launcher::short_hostname()};
+}
+
+// No secrets and no files go along.
+void only_look(launcher::PlacementRequest& request, const std::string& folder) {
+  launcher::AgentTask look;
+  look.place = std::move(request.task.place);
+  look.looks_for = folder;
+  request.task = std::move(look);
+  request.only_looks = true;
+}
+
 Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& options, const Host& host,
                                     launcher::PlacementRequest request) {
   launcher::HostsSpec spec;
@@ -87,8 +101,7 @@ Result<launcher::HostsSpec> spec_of(const RawOptions& raw, const Options& option
   request.task.env = environment_to_send(host, *token);
   complete(request, options);
   const std::string own = host.own_file();
-  const std::vector<std::string> here = {"localhost", "127.0.0.1", "::1", launcher::kernel_hostname(),
-                                         launcher::short_hostname()};
+  const std::vector<std::string> here = names_of_here();
   for (const launcher::PlacedHost& each : request.hosts)
     spec.commands.push_back(agent_command_on(each.name, options.text(FlagId::ssh), own, here));
   request.here = here;
@@ -195,6 +208,33 @@ int submit(const RawOptions& raw, const Options& options, const Host& host, laun
   if (*dry_run) return print(commands_shown(*spec));
   const auto code = launcher::run_on_hosts(std::move(*spec));
   return code ? *code : fail(code.error());
+}
+
+int look_on_hosts(const RawOptions& raw, const Options& options, const Host& host, launcher::PlacementRequest request,
+                  const std::string& folder) {
+  auto spec = spec_of(raw, options, host, std::move(request));
+  if (!spec) return fail(spec.error());
+  only_look(spec->request, folder);
+  const auto code = launcher::run_on_hosts(std::move(*spec));
+  return code ? *code : fail(code.error());
+}
+
+int look_on_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request,
+                    const std::string& folder) {
+  auto spec = spec_of(raw, options, host, std::move(request));
+  if (!spec) return fail(spec.error());
+  only_look(spec->request, folder);
+  spec->nodes.grows = spec->request.grows = false;
+  spec->request.rounds_at.reset();
+  const auto code = launcher::run_on_engine(std::move(*spec));
+  return code ? *code : fail(code.error());
+}
+
+bool has_other_hosts(const launcher::PlacementRequest& request) {
+  const std::vector<std::string> here = names_of_here();
+  return std::any_of(request.hosts.begin(), request.hosts.end(), [&](const launcher::PlacedHost& each) {
+    return std::find(here.begin(), here.end(), each.name) == here.end();
+  });
 }
 
 Result<void> check_submission(const RawOptions& raw, const Options& options, const Host& host,

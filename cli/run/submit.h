@@ -22,8 +22,18 @@ int submit(const RawOptions& raw, const Options& options, const Host& host, laun
 Result<void> check_submission(const RawOptions& raw, const Options& options, const Host& host,
                               launcher::PlacementRequest request);
 
+// Has the hosts' agents look for a folder that this host has made. Returns 0 if all see it; else an exit code, and each
+// host that does not see the folder has been named.
+int look_on_hosts(const RawOptions& raw, const Options& options, const Host& host, launcher::PlacementRequest request,
+                  const std::string& folder);
+// Whether there is a host to ask.
+bool has_other_hosts(const launcher::PlacementRequest& request);
+
 // The same, started by an engine on the nodes of its cluster.
 int submit_to_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request);
+
+int look_on_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request,
+                    const std::string& folder);
 
 // What that cluster would give now.
 Result<launcher::EngineLook> look_at_cluster(const RawOptions& raw, const Options& options, const Host& host,

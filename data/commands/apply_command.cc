@@ -6,13 +6,15 @@
 #include <iterator>
 #include <system_error>
 
+#include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
 #include "data/cache/sha256.h"
-#include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
+#include "data/commands/provide_entry.h"
 #include "data/commands/request.h"
 #include "data/commands/wanted_inputs.h"
+#include "data/entry/build_child.h"
 
 namespace dtrain::data {
 namespace {
@@ -27,6 +29,18 @@ std::string text_of_file(const std::string& path) {
   return text;
 }
 
+// By way of a child, which has the threads that a store's client starts: this process forks again.
+std::string text_of_object(const std::string& uri, const nlohmann::json& request, const OpenObjects& open) {
+  const std::size_t slash = uri.rfind('/');
+  if (!open || slash < uri.find("://") + 3) throw CacheError(kUsageCode, uri + ": the recipe cannot be read");
+  return said_by_child([&] {
+    const auto store = open(uri.substr(0, slash), request.value("credentials", nlohmann::json::object()));
+    const auto text = store->read(uri.substr(slash + 1));
+    if (!text) throw CacheError(kUsageCode, uri + ": there is no such object");
+    return *text;
+  });
+}
+
 std::optional<std::int64_t> number_asked(const nlohmann::json& request, const char* key) {
   const auto value = request.find(key);
   if (value == request.end() || value->is_null()) return std::nullopt;
@@ -35,14 +49,10 @@ std::optional<std::int64_t> number_asked(const nlohmann::json& request, const ch
 
 }  // namespace
 
-int apply_command(const Processor& processor, const ApplyFill& fill) {
+int apply_command(const Processor& processor, const ApplyFill& fill, const OpenObjects& open) {
   return with_request([&](const nlohmann::json& request) {
-    if (cache_is_in_store(request))
-      throw CacheError(kUsageCode, fmt::format("{}: rows that --recipe makes are kept in a folder; name one as "
-                                               "backend.cache_dir",
-                                               request["cache_dir"].get<std::string>()));
     const std::string file = request.at("recipe").get<std::string>();
-    const std::string text = text_of_file(file);
+    const std::string text = is_store_uri(file) ? text_of_object(file, request, open) : text_of_file(file);
     ApplyRequest asked{nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false),
                        file,
                        request.value("filter", false),
@@ -60,19 +70,17 @@ int apply_command(const Processor& processor, const ApplyFill& fill) {
     wanted.recipe = {{"apply", sha256_of(text)}, {"filter", asked.filter}, {"without", asked.without}};
     if (!asked.keep.empty()) wanted.recipe["keep"] = asked.keep;
     wanted.key = cache_key(wanted.recipe, wanted.inputs);
-    const CacheFolder cache(
-        cache_to_name({{"cache_dir", request.value("cache_dir", std::string())}, {"dataset", files}}), MakeFolder::yes);
+    nlohmann::json with_files = request;
+    with_files["dataset"] = files;  // the cache may be beside them
     files["input"] = asked.input;
     wanted.build = [&](const std::filesystem::path& folder) {
       RowsOfSplits rows = {{"rows", fill(asked, folder)}};
       if (in_store) check_objects_unchanged(processor, files, wanted.inputs);
       return rows;
     };
+    wanted.before_build = nodes_question(request);
     wanted.say = say_unless(request);
-    const StopSignals signals;
-    const EntryGot got = find_or_build(cache, wanted, signals);
-    const auto told = request.value("json", false) ? got_json : got_text;
-    return print_text(told(got.meta, got.folder.string(), got.built));
+    return provide_entry("apply", with_files, wanted, open);
   });
 }
 

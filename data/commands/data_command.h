@@ -41,8 +41,11 @@ using OpenObjects =
 // {"dataset": {...}, "file": "job.yaml", "lines": {"dataset.input": 3}, "cache_dir": "", "threads": 2, "wait_s": 3600,
 //  "json": false, "quiet": false, "dtrain": "/usr/bin/dtrain", "engine": "ray", "nodes": ["--hosts=a,b", "--nproc=1"],
 //  "credentials": {"AWS_ACCESS_KEY_ID": "..."}}
-// With "processor" in `dataset`, its "script" goes first (data/script/script_job.h). Else, with "nodes" or
-// "num_workers" in `dataset`, processes share the work (data/script/worker_job.h). With "fill": {"folder": "", "key":
+// With "asks_nodes": true standard output is a socket. Before an entry is built in a folder, {"asks": FOLDER} is a line
+// on it, and {"asks": FOLDER, "code": 0} the answer: the nodes of the job see this folder. With another code there is
+// no build, and this program ends with that code, without a word. With "processor" in `dataset`, its "script" goes
+// first (data/script/script_job.h). Else, with "nodes" or "num_workers" in `dataset`, processes share the work
+// (data/script/worker_job.h). With "fill": {"folder": "", "key":
 // ""} it fills this empty folder, and asks no cache.
 int preprocess_command(const Processor& processor, const OpenObjects& open = {});
 
@@ -61,7 +64,7 @@ using ApplyFill = std::function<std::uint64_t(const ApplyRequest& asked, const s
 
 // {"recipe": "recipe.json", "input": ["new.csv"], "filter": false, "without": [], "keep": [], "cache_dir": "",
 //  "json": false, "quiet": false, "parallelism": null, "memory_limit_bytes": null}
-int apply_command(const Processor& processor, const ApplyFill& fill);
+int apply_command(const Processor& processor, const ApplyFill& fill, const OpenObjects& open = {});
 
 // {"do": "ls", "cache_dir": "", "keys": ["..."], "json": false, "ttl_s": 60, "max_bytes": 1000,
 //  "credentials": {...}}

@@ -1,22 +1,16 @@
 // Tested by test/process/data/cache_test.py.
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 
 #include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
-#include "data/commands/cache_text.h"
 #include "data/commands/data_command.h"
+#include "data/commands/provide_entry.h"
 #include "data/commands/request.h"
 #include "data/commands/wanted_inputs.h"
-#include "data/objects/build_object.h"
 #include "data/script/run_script.h"
 #include "data/script/script_job.h"
 
@@ -33,11 +27,6 @@ InputsBy inputs_by(const nlohmann::json& dataset) {
 void check_input_of_script(const ScriptJob& job, const EntryWanted& wanted) {
   std::vector<std::string> files;
   for (const CacheInput& input : wanted.inputs) files.push_back(input.path);
-  for (const std::string& file : files)
-    if (is_store_uri(file))
-      throw CacheError(kUsageCode, fmt::format("dataset.input: {}: the processor {} reads files alone, and no object "
-                                               "stores yet",
-                                               file, job.type));
   if (const auto other = not_parquet(wanted.recipe, files))
     throw CacheError(kUsageCode,
                      fmt::format("dataset.input: {}: the processor {} reads Parquet alone; let native write "
@@ -127,39 +116,12 @@ EntryWanted entry_wanted(const nlohmann::json& request, const Processor& process
   wanted.build = [maker = std::move(maker), inputs = wanted.inputs, in_store,
                   &processor](const std::filesystem::path& folder) {
     RowsOfSplits rows = maker(folder);
-    if (in_store) check_objects_unchanged(processor, maker.recipe, inputs);
+    if (in_store) check_objects_unchanged(processor, without_script(maker.recipe), inputs);
     return rows;
   };
+  wanted.before_build = nodes_question(request);
   wanted.say = say_unless(request);
   return wanted;
-}
-
-// The program that a builder's child becomes if it reads from a store: its request says which folder to fill.
-void fill_here(const nlohmann::json& request, const EntryWanted& wanted) {
-  if (wanted.key != request.at("key").get<std::string>())
-    throw CacheError(kSystemCode, "an input has changed while the data set was built; start again when it is whole");
-  fill_entry(request.at("folder").get<std::string>(), wanted);
-}
-
-// Says its errors itself.
-[[noreturn]] void become_filler(const std::string& request) {
-  const OwnedFd file(::memfd_create("dtrain-request", MFD_CLOEXEC));
-  if (!file) throw_system("memfd_create", errno);
-  write_over(file.get(), request, "memfd");
-  std::string name = "dtrain-data", word = "preprocess";
-  std::array<char*, 3> argv = {name.data(), word.data(), nullptr};
-  if (::dup2(file.get(), STDIN_FILENO) >= 0) ::execv("/proc/self/exe", argv.data());
-  throw_system("/proc/self/exe", errno);
-}
-
-FillFolder filler_of(const nlohmann::json& request, const EntryWanted& wanted) {
-  const auto reads_store = [](const CacheInput& input) { return is_store_uri(input.path); };
-  if (std::none_of(wanted.inputs.begin(), wanted.inputs.end(), reads_store)) return {};
-  return [request, key = wanted.key](const std::filesystem::path& folder) {
-    nlohmann::json again = request;
-    again["fill"] = {{"folder", folder.string()}, {"key", key}};
-    become_filler(again.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  };
 }
 
 }  // namespace
@@ -167,22 +129,7 @@ FillFolder filler_of(const nlohmann::json& request, const EntryWanted& wanted) {
 int preprocess_command(const Processor& processor, const OpenObjects& open) {
   return with_request([&](const nlohmann::json& request) {
     // Listing and hashing the inputs may take minutes. Until there is something to clear away, a signal just ends this.
-    const EntryWanted wanted = entry_wanted(request, processor);
-    if (request.contains("fill")) {
-      fill_here(request["fill"], wanted);
-      return 0;
-    }
-    const auto text = request.value("json", false) ? got_json : got_text;
-    if (cache_is_in_store(request)) {
-      const StopSignals signals;  // before a store starts threads
-      const auto store = store_asked(request, open);
-      const ObjectGot got = find_or_build(*store, wanted, signals, filler_of(request, wanted));
-      return print_text(text(got.meta, got.uri, got.built));
-    }
-    const CacheFolder cache(cache_to_name(request), MakeFolder::yes);
-    const StopSignals signals;
-    const EntryGot got = find_or_build(cache, wanted, signals);
-    return print_text(text(got.meta, got.folder.string(), got.built));
+    return provide_entry("preprocess", request, entry_wanted(request, processor), open);
   });
 }
 

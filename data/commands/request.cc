@@ -10,6 +10,7 @@
 #include <iterator>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "data/base/one_line.h"
 #include "data/base/store_uri.h"
@@ -38,6 +39,22 @@ nlohmann::json read_request() {
   return request;
 }
 
+// Lines of a socket: {"asks": FOLDER, "code": N}. Those about other folders answer an earlier build.
+int answer_about(const std::string& folder) {
+  std::string line;
+  for (char byte = 0;;) {
+    const ssize_t got = ::read(STDOUT_FILENO, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0 || line.size() > kMostRequest) return kSystemCode;  // whoever was asked has gone
+    if (byte != '\n') {
+      line += byte;
+      continue;
+    }
+    const auto answer = nlohmann::json::parse(std::exchange(line, {}), nullptr, /*allow_exceptions=*/false);
+    if (answer.is_object() && answer.value("asks", std::string()) == folder) return answer.value("code", kSystemCode);
+  }
+}
+
 }  // namespace
 
 // fmt::print() would throw if standard error is closed or full.
@@ -52,6 +69,16 @@ int print_text(const std::string& text) {
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
   say_line("standard output cannot be written");
   return kSystemCode;
+}
+
+std::function<void(const std::filesystem::path& folder)> nodes_question(const nlohmann::json& request) {
+  if (!request.value("asks_nodes", false)) return {};
+  return [](const std::filesystem::path& folder) {
+    const nlohmann::json question = {{"asks", folder.string()}};
+    if (const int code = print_text(question.dump() + "\n"); code != 0) throw CacheError(code, "");
+    const int code = answer_about(folder.string());
+    if (code != 0) throw CacheError(code, "");
+  };
 }
 
 std::filesystem::path cache_asked(const nlohmann::json& request) {

@@ -24,6 +24,10 @@ std::function<void(const std::string&)> say_unless(const nlohmann::json& request
 // On stdout. The exit code: 125 if it did not reach its reader.
 int print_text(const std::string& text);
 
+// With "asks_nodes" in the request: asks whoever has started this program whether the nodes of the job see a folder
+// (data_command.h). CacheError: they do not, which has been said. Without it: empty.
+std::function<void(const std::filesystem::path& folder)> nodes_question(const nlohmann::json& request);
+
 // `cache_dir` of the request, else where the first input lies.
 std::filesystem::path cache_asked(const nlohmann::json& request);
 // The same as a whole path. Workers and other programs learn where the entry is by JSON, which has no other names than

@@ -71,7 +71,12 @@ class EntryBuilder {
     clear_damaged();
     take_leftovers(last_is_dead);
     try {
-      run_in_child([this] { fill_entry(folder_, wanted_); }, [this] { beat(); }, signals_);
+      const auto work = [this] {
+        if (wanted_.before_build) wanted_.before_build(folder_);
+        fill_entry(folder_, wanted_);
+      };
+      run_in_child(
+          work, [this] { beat(); }, signals_);
       commit();
       return true;
     } catch (const LeaseLost&) {

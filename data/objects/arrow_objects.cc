@@ -7,10 +7,10 @@
 #include <arrow/result.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "data/cache/cache_error.h"
@@ -35,12 +35,16 @@ class ArrowObjects : public ObjectStore {
   std::string uri(const std::string& name) const override { return name.empty() ? uri_ : uri_ + "/" + name; }
 
   std::vector<std::string> folders() override {
-    std::vector<std::string> names;
-    for (const auto& each : listed("", false))
-      if (each.IsDirectory()) names.push_back(each.base_name());
+    // Of Google's store Arrow lists objects, and a folder only where an object of its own stands for it.
+    const bool by_objects = uri_.starts_with("gs://");
+    std::set<std::string> names;
+    for (const auto& each : listed("", by_objects)) {
+      const std::string name = each.path().substr(path_.size() + 1);
+      const std::size_t slash = name.find('/');
+      if (each.IsDirectory() || slash != name.npos) names.insert(name.substr(0, slash));
+    }
     if (names.empty() && !may_have_bucket()) throw CacheError(kSystemCode, fmt::format("{}: {}", uri_, kNoBucket));
-    std::sort(names.begin(), names.end());
-    return names;
+    return {names.begin(), names.end()};
   }
 
   std::vector<ObjectSeen> objects(const std::string& folder) override {

@@ -45,6 +45,7 @@ class OwnBuild {
   std::string name(const std::string& file) const { return folder_ + "/" + file; }
   const std::string& folder() const { return folder_; }
 
+  bool is_there() const { return is_there_; }
   void write_claim() {
     is_there_ = true;
     store_.write(name("claim"), lease_text(claim_));
@@ -177,6 +178,7 @@ ObjectGot find_or_build(ObjectStore& store, const EntryWanted& wanted, const Sto
           return {store.uri(whole.name), *whole.meta, built};
         }
         case ClaimStep::claim:
+          if (own.is_there()) signals.wait(kStoreLookEvery);  // the store does not list it yet, or somebody removed it
           own.write_claim();
           break;
         case ClaimStep::withdraw:

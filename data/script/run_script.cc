@@ -127,7 +127,7 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
   write_new_file(work / "input", list);
   const std::string output = (work / "rows").string();
   judge(job, run_to_end(script_job_words(job, (work / "input").string(), output),
-                        script_job_environment(job, own_environment(), modules_beside(job.dtrain))));
+                        script_job_environment(job, own_environment(), modules_beside(job.dtrain), folder.string())));
   const std::vector<std::string> files = files_of_result(output);
   if (files.empty()) throw CacheError(1, fmt::format("{}: process() of {} has left no row", kKey, job.script));
   const fs::path made = work / "made";
@@ -142,7 +142,9 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
 }
 
 void run_workers(const WorkerJob& job, const fs::path& folder) {
-  const int status = run_to_end(worker_job_words(job, folder.string()), data_job_environment(own_environment()));
+  auto environment = data_job_environment(own_environment());
+  environment["DTRAIN_DATA_BUILD"] = folder.string();  // each node looks whether it may write there
+  const int status = run_to_end(worker_job_words(job, folder.string()), environment);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   constexpr const char* kWhat = "backend.processor: the job that shares the work among processes";
   if (WIFSIGNALED(status))

@@ -94,10 +94,11 @@ std::map<std::string, std::string> data_job_environment(std::map<std::string, st
 }
 
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
-                                                          const std::string& modules) {
+                                                          const std::string& modules, const std::string& build) {
   env = data_job_environment(std::move(env));
   if (job.parallelism) env["DTRAIN_PARALLELISM"] = std::to_string(*job.parallelism);
   if (job.persist) env["DTRAIN_PERSIST"] = *job.persist ? "true" : "false";
+  if (job.on_ray) env["DTRAIN_DATA_BUILD"] = build;
   if (!modules.empty()) {
     std::string& path = env["PYTHONPATH"];
     path = path.empty() ? modules : modules + ":" + path;

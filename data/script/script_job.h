@@ -37,8 +37,9 @@ std::vector<std::string> script_job_words(const ScriptJob& job, const std::strin
 // The environment of a job that makes a data set, out of that of this process: variables of dtrain's own are for the
 // job that wants the data set.
 std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env);
-// The same for that of a script. `modules`: a folder with dtrain's modules for Python; may be empty.
+// The same for that of a script. `modules`: a folder with dtrain's modules for Python; may be empty. `build`: the
+// folder of the entry that is built: each node of a cluster looks whether it may write there before it starts workers.
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
-                                                          const std::string& modules);
+                                                          const std::string& modules, const std::string& build);
 
 }  // namespace dtrain::data

@@ -52,6 +52,7 @@ Result<std::string> task_line(const AgentTask& task) {
                {"env", task.env},
                {"folder", task.folder},
                {"place", place_json(task.place)}};
+  if (!task.looks_for.empty()) json["looks_for"] = task.looks_for;
   if (!task.origins.empty()) json["origins"] = task.origins;
   if (!task.ship.empty()) json["ship"] = ship_json(task.ship);
   std::string line = one_line(json);
@@ -91,7 +92,8 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
   const auto env = typed_member<std::map<std::string, std::string>>(*json, "env");
   const auto place = typed_member<Json>(*json, "place");
   if (!words || !env || !place || !place->is_object()) return wrong;
-  AgentTask task{text_member(*json, "called"), *words, *env, text_member(*json, "folder"), {}, {}, {}};
+  AgentTask task{text_member(*json, "called"),   *words, *env, text_member(*json, "folder"), {}, {}, {},
+                 text_member(*json, "looks_for")};
   if (auto origins = typed_member<std::map<std::string, std::string>>(*json, "origins"))
     task.origins = std::move(*origins);
   task.place = {text_member(*place, "engine"),   text_member(*place, "nnodes"), text_member(*place, "node_rank"),
@@ -101,7 +103,7 @@ Result<AgentTask> parse_agent_task(std::string_view line) {
     if (has_nul(word)) return wrong;
   for (const auto& [name, value] : task.env)
     if (name.empty() || name.find('=') != std::string::npos || has_nul(name) || has_nul(value)) return wrong;
-  if (has_nul(task.folder)) return wrong;
+  if (has_nul(task.folder) || has_nul(task.looks_for)) return wrong;
   if (const auto ship = json->find("ship"); ship != json->end()) {
     auto files = parse_ship_files(*ship);
     if (!files) return files.error();

@@ -55,6 +55,9 @@ struct AgentTask {
   std::vector<ShipFile> ship{};  // files that the folder must have
   // Where flags among the words come from, if not from the command line: "nproc" from "job.yaml:3: nproc". For errors.
   std::map<std::string, std::string> origins{};
+  // A folder that another host has made for this job. If it is not empty, the agent only says whether this host sees
+  // the folder too: it carries out nothing else of the task.
+  std::string looks_for{};
   bool operator==(const AgentTask&) const = default;
 };
 

@@ -122,6 +122,7 @@ void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now
   if (!ask) return refuse(host, ask.error());
   if (*ask) return serve(host, **ask, now);
   auto verdict = parse_agent_verdict(line);
+  if (request_.only_looks) return conclude_look(host, verdict);
   const bool is_late = agents_[host].is_late;
   if (!verdict) return is_late ? turn_away(host, verdict.error().message) : fail(verdict.error().in(name(host)));
   agents_[host].state = Agent::State::ready;
@@ -134,6 +135,22 @@ void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now
   begin();
   for (std::size_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].is_late && agents_[i].state == Agent::State::present) give_late_task(i, now);
+}
+
+// All answers count: whoever asks can then mend all hosts at once.
+void Placement::conclude_look(std::size_t host, const Result<void>& verdict) {
+  agents_[host].state = Agent::State::ready;
+  if (!verdict) {
+    Error why = verdict.error();
+    why = why.in(name(host));
+    if (unseen_)
+      notes_.push_back(why.message);
+    else
+      unseen_ = std::move(why);
+  }
+  for (const Agent& agent : agents_)
+    if (agent.is_member && agent.state != Agent::State::ready) return;
+  end_placement(unseen_ ? Result<int>(std::move(*unseen_)) : Result<int>(0));
 }
 
 // In the order of the list, and so each piece once. The patience is with an agent that asks no more.
@@ -257,12 +274,12 @@ void Placement::look_at(MonoTime now) {
 }
 
 // Nothing has been started: what is there is dropped.
-void Placement::fail(Error error) {
+void Placement::end_placement(Result<int> end) {
   stage_ = Stage::over;
   for (std::size_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].state != Agent::State::gone && agents_[i].state != Agent::State::waiting)
       orders_.push_back({Order::What::drop, int(i), {}});
-  end_ = std::move(error);
+  end_ = std::move(end);
 }
 
 void Placement::has_no_agent(std::size_t host, const std::string& why, ErrorKind kind) {

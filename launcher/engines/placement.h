@@ -28,6 +28,7 @@ struct PlacementRequest {
   bool named_by_cards = false;      // the hosts' names are the engine's for its agents; the cards have better ones
   bool begins_late = false;         // the patience begins with the first card: the engine has other work before that
   std::vector<std::string> here{};  // names of this host, whose agent needs no connection
+  bool only_looks = false;          // nothing runs: each agent answers its task, and then they end
   int fanout = 0;                   // how many hosts one host reaches by ssh; 0: this one reaches all
   std::vector<int> through{};       // by host: the one that reaches it, or -1; empty: this one reaches all
   std::string port{};               // on node 0; empty: one of the job's
@@ -119,7 +120,8 @@ class Placement {
   std::string lost_with(std::size_t host) const;
   std::string last_words(std::size_t host) const;
   void begin();
-  void fail(Error error);
+  void end_placement(Result<int> end);
+  void fail(Error error) { end_placement(std::move(error)); }
   void has_no_agent(std::size_t host, const std::string& why, ErrorKind kind = ErrorKind::system);
   void card_of(std::size_t host, std::string_view line, MonoTime now);
   void verdict_of(std::size_t host, std::string_view line, MonoTime now);
@@ -131,6 +133,7 @@ class Placement {
   void give_late_task(std::size_t host, MonoTime now);
   void turn_away(std::size_t host, const std::string& why);
   void refuse(std::size_t host, const Error& why);
+  void conclude_look(std::size_t host, const Result<void>& verdict);
   void drop_late();
   std::string endpoint(std::size_t host, const std::vector<std::size_t>& members) const;
   Error no_way(const std::vector<std::size_t>& members, std::size_t host) const;
@@ -143,6 +146,7 @@ class Placement {
   MonoTime deadline_;
   std::vector<Order> orders_{};
   std::vector<std::string> notes_{};
+  std::optional<Error> unseen_{};  // of a look: of the first agent whose answer was no
   std::optional<Result<int>> end_{};
 };
 

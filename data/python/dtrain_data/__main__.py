@@ -19,7 +19,7 @@ try:
 except ImportError as missing:
     sys.exit(f"dtrain: {sys.executable}: {missing}; pip install pyarrow")
 
-from . import hosted  # noqa: E402
+from . import hosted, stores  # noqa: E402
 from .parts import MOST_TRIES, Parts, Refused  # noqa: E402
 
 # The names of the functions, and whether there is a row of the result for each row of the input.
@@ -102,6 +102,8 @@ def refuse_what_fails(parts):
 def main(kind, script, source, folder, *arguments):
     begun = time.monotonic()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if stores.is_uri(folder):
+        raise Refused(f"{folder}: results are written into a folder of the file system")
     if kind in hosted.RESULTS:
         return hosted.work(kind, lambda: loaded("process", script, arguments), source, folder)
     parts = Parts(kind, source, folder, script, list(arguments))

@@ -21,6 +21,7 @@ import sys
 
 from pyarrow import parquet
 
+from . import stores
 from .parts import GROUP_ROWS, Refused, input_files, link_once, one_line, setting, sync, sync_folder
 from .ray_data import ray_result
 
@@ -172,9 +173,27 @@ class Cluster:
             child.wait(DEADLINE)
 
 
-def dask_result(load, files, folder):
+def dask_frame(files):
     import dask.dataframe
-    frame = dask.dataframe.read_parquet(files)
+    paths, options = stores.together(files)
+    if options:  # Dask's own reader by pyarrow loses what persist() has kept
+        from fsspec.implementations.arrow import ArrowFSWrapper
+        options["filesystem"] = ArrowFSWrapper(options["filesystem"])
+    return dask.dataframe.read_parquet(paths, **options)
+
+
+def modin_frame(files):
+    import modin.pandas
+    if any(map(stores.is_uri, files)):  # of stores Modin reads all on rank 0
+        from modin.pandas.io import from_dask
+        return from_dask(dask_frame(files)).reset_index(drop=True)
+    if len(files) == 1:
+        return modin.pandas.read_parquet(files[0])
+    return modin.pandas.concat([modin.pandas.read_parquet(file) for file in files], ignore_index=True)
+
+
+def dask_result(load, files, folder):
+    frame = dask_frame(files)
     parallelism = setting("DTRAIN_PARALLELISM")
     if parallelism:
         frame = frame.repartition(npartitions=parallelism)
@@ -193,8 +212,7 @@ def modin_result(load, files, folder):
     if parallelism:
         os.environ["MODIN_NPARTITIONS"] = str(parallelism)
     import modin.pandas
-    result = load()(modin.pandas.concat([modin.pandas.read_parquet(file) for file in files], ignore_index=True)
-                    if len(files) > 1 else modin.pandas.read_parquet(files[0]))
+    result = load()(modin_frame(files))
     if not isinstance(result, modin.pandas.DataFrame):
         raise Refused(f"process() returned a {type(result).__name__}; return a modin.pandas.DataFrame")
     os.makedirs(folder)
@@ -220,6 +238,10 @@ def work(kind, load, source, folder):
     files = input_files(source, folder)
     if attempt.is_done():
         return None
+    try:
+        stores.together(files)
+    except (ValueError, OSError) as error:
+        raise Refused(str(error)) from None
     if kind == "ray":
         with attempt.result() as new:
             ray_result(load, files, new)

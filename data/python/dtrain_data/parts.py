@@ -25,6 +25,8 @@ import shutil
 import pyarrow
 import pyarrow.parquet as parquet
 
+from . import stores
+
 MOST_TRIES = 3  # of a part in one job
 GROUP_ROWS = 1 << 17  # of a result: who reads it may have to take a row group at once
 
@@ -34,8 +36,10 @@ class Refused(Exception):
 
 
 def input_files(source, output):
-    """The Parquet files of a file, a folder or a pattern, in the order of their paths; none that lies in `output`. With
-    @LIST those of a file that has a path in each line, in that order."""
+    """The Parquet files of a file, a folder or a pattern, here or in an object store, in the order of their paths; none
+    that lies in `output`. With @LIST those of a file that has a path in each line, in that order."""
+    if stores.is_uri(source):
+        return files_of_store(source)
     if os.path.isfile(source):
         return [source]
     if source.startswith("@"):
@@ -55,6 +59,16 @@ def input_files(source, output):
     return sorted(found)
 
 
+def files_of_store(source):
+    try:
+        found = stores.parquet_files(source)
+    except (OSError, ValueError) as error:
+        raise Refused(f"{source}: {error}") from None
+    if not found:
+        raise Refused(f"{source}: there is no such object, and no folder with objects that end with .parquet")
+    return found
+
+
 def setting(name):
     """A variable of dtrain's, in JSON."""
     text = os.environ.get(name, "")
@@ -70,19 +84,30 @@ def described(source, output):
     files = []
     for path in input_files(source, output):
         try:
-            facts = os.stat(path)
+            if stores.is_uri(path):
+                size, changed = stores.facts_of(path)
+            else:
+                facts = os.stat(path)
+                path, size, changed = os.path.abspath(path), facts.st_size, facts.st_mtime_ns
         except OSError as error:
-            raise Refused(f"{path}: {error.strerror}") from None
-        files.append({"path": os.path.abspath(path), "bytes": facts.st_size, "mtime_ns": facts.st_mtime_ns})
+            raise Refused(f"{path}: {error.strerror or error}") from None
+        files.append({"path": path, "bytes": size, "mtime_ns": changed})
     return files
+
+
+def opened(path):
+    if not stores.is_uri(path):
+        return parquet.ParquetFile(path)
+    files, key = stores.found_in(path)
+    return parquet.ParquetFile(files.open_input_file(key))
 
 
 def with_row_groups(files):
     whole = []
     for file in files:
         try:
-            with parquet.ParquetFile(file["path"]) as opened:
-                groups = opened.metadata
+            with opened(file["path"]) as whole_file:
+                groups = whole_file.metadata
                 rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
         except (OSError, pyarrow.ArrowException) as error:
             raise Refused(f"{file['path']}: cannot be read as Parquet: {error}") from None
@@ -142,7 +167,7 @@ class Part:
         return f"row group {self.group} of {self.file} (rows {self.first} to {self.first + self.rows - 1})"
 
     def read(self):
-        with parquet.ParquetFile(self.file) as file:
+        with opened(self.file) as file:
             return file.read_row_group(self.group)
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import tempfile
 
+from . import stores
 from .parts import GROUP_ROWS, Refused, setting
 
 PATIENCE = 60  # seconds, until a node has said what it sees
@@ -48,24 +49,28 @@ def check_nodes(folder, known):
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     @ray.remote(num_cpus=0, max_retries=0)
-    def sees():
-        return os.path.isdir(folder)
+    def cannot():
+        if not os.path.isdir(folder):
+            return "does not see"
+        return "" if os.access(folder, os.W_OK | os.X_OK) else "may not write into"
 
     asked = []
     for node in ray.nodes():
         if node["Alive"] and node["NodeID"] not in known:
             known.add(node["NodeID"])
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked.append((node["NodeManagerAddress"], sees.options(scheduling_strategy=there).remote()))
+            asked.append((node["NodeManagerAddress"], cannot.options(scheduling_strategy=there).remote()))
+    wrong = []
     for address, answer in asked:
         try:
-            is_there = ray.get(answer, timeout=PATIENCE)
+            why = ray.get(answer, timeout=PATIENCE)
         except ray.exceptions.RayError as error:
             why = str(error).partition("\n")[0]
             raise Refused(f"Ray's node {address} does not say whether it sees {folder}: {why}") from None
-        if not is_there:
-            raise Refused(f"Ray's node {address} does not see {folder}, so its rows would be missing; choose a folder "
-                          "that all nodes have")
+        if why:
+            wrong.append(f"Ray's node {address} {why} {folder}, so its rows would be missing")
+    if wrong:
+        raise Refused("; ".join(wrong) + "; choose a folder that all nodes have")
 
 
 def ray_result(load, files, folder):
@@ -79,7 +84,8 @@ def ray_result(load, files, folder):
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
-        dataset = ray.data.read_parquet(files, override_num_blocks=setting("DTRAIN_PARALLELISM"))
+        paths, options = stores.together(files)
+        dataset = ray.data.read_parquet(paths, override_num_blocks=setting("DTRAIN_PARALLELISM"), **options)
         if setting("DTRAIN_PERSIST"):
             dataset = dataset.materialize()
         result = load()(dataset)

@@ -12,13 +12,14 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(HERE.parents[1] / "support")]
 
 from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
 from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
 from shared_build import SharedBuild  # noqa: E402
+from store_job import SECRET, StoreJob  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -102,6 +103,47 @@ print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean
         self.assertLess(wrong, 0.01)
         self.assertLess(error, 0.2)
 
+    def test_a_data_set_in_a_store_with_credentials_of_the_config(self):
+        job = StoreJob(self, self.folder)
+        self.environment.update(job.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
+        done = subprocess.run([*job.words, "--engine=ray", "--nnodes=2", "--nproc=1", job.program], cwd=self.folder,
+                              env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn(SECRET, done.stdout)
+        self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
+        log_dir = re.search(rb"--log_dir=([^\0]+)", proc_file(CLUSTER.raylet(0), "cmdline"))
+        job.check_no_secret_below(self, log_dir[1].decode())
+        job.check_no_secret_below(self, self.folder)
+
+    def test_nodes_without_the_cache_are_named_before_the_build(self):
+        cache = pathlib.Path(self.folder, "cache")
+        cache.mkdir()
+        node = CLUSTER.add(num_cpus=1, hidden=str(cache))
+        self.addCleanup(CLUSTER.settle)  # Ray Data would ask it
+        self.addCleanup(CLUSTER.kill, node)
+        pathlib.Path(self.folder, "in.csv").write_text("x\n1\n")
+        pathlib.Path(self.folder, "job.yaml").write_text("dataset: {input: in.csv}\nbackend: {cache_dir: cache}\n")
+        done = subprocess.run([BIN / "dtrain", "run", "--config=job.yaml", "--engine=ray", "--nnodes=4", "--nproc=1",
+                               "true"], cwd=self.folder, env=self.environment, timeout=DEADLINE, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(f"backend.cache_dir: {cache} on this node is another folder than", done.stdout)
+        self.assertEqual(done.stdout.count("\n"), 1, done.stdout)
+        self.assertEqual([path.name for path in cache.iterdir()], [".lock"])
+        # Workers of a script are asked as well: they write there.
+        pathlib.Path(self.folder, "script.py").write_text("def process(table): return table")
+        self.run_here(PYTHON, "-c", "import pyarrow, pyarrow.parquet as parquet\n"
+                      "parquet.write_table(pyarrow.table({'id': range(100)}), 'in.parquet')", modules=[DATA])
+        pathlib.Path(self.folder, "job.yaml").write_text(
+            "dataset: {input: in.parquet}\nbackend: {type: ray, cache_dir: cache, "
+            "processor: {type: python, script: script.py, num_workers: 7}}\n")
+        done = subprocess.run([BIN / "dtrain", "preprocess", "--config=job.yaml"], cwd=self.folder, timeout=DEADLINE,
+                              env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(f"backend.cache_dir: {cache} on this node is another folder than", done.stdout)
+        self.assertEqual([path.name for path in cache.iterdir()], [".lock"])
+
     def test_processors_with_a_script_on_the_cluster(self):
         def run(*words):
             return self.run_here(*words, modules=[DATA])
@@ -119,7 +161,9 @@ import ray
 def process(dataset):
     assert sum(node["Alive"] for node in ray.nodes()) > 2
     return dataset.map_batches(lambda batch: {"twice": 2 * batch["id"]})"""
-        for kind, script in ("python, num_workers: 4", on_two_nodes), ("ray", by_ray):
+        doubled = "def process(frame):\n    frame['twice'] = 2 * frame['id']\n    return frame[['twice']]"
+        for kind, script in (("python, num_workers: 4", on_two_nodes), ("ray", by_ray),
+                             ("dask, num_workers: 3", doubled)):
             pathlib.Path(self.folder, "script.py").write_text(script)
             pathlib.Path(self.folder, "job.yaml").write_text(
                 "dataset: {input: in.parquet}\n"
@@ -128,7 +172,7 @@ def process(dataset):
         self.assertEqual(run(PYTHON, "-c", """
 import pathlib, pyarrow.parquet as parquet
 for entry in pathlib.Path("cache").glob("*/train"):
-    print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\nTrue\n")
+    print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\n" * 3)
 
     def test_the_nodes_of_the_cluster_preprocess_a_data_set_together(self):
         build = SharedBuild(self.folder, "backend:\n  type: ray\n")

@@ -6,16 +6,18 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(HERE.parents[1] / "support")]
 
 from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs, command_lines,  # noqa: E402
                           processes_with, said_by, stat_of, until)
 from support_python import environment, start_job  # noqa: E402
+from store_job import SECRET as STORE_SECRET, StoreJob  # noqa: E402
 from spark_cluster import OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
 GPUS = "GPU-5f1a", "GPU-77c0"
@@ -65,6 +67,18 @@ class Spark(ClusterJobs):
         said = self.says("--engine", "spark", "--num-proc", "3", "sh", "-c", FACTS)
         self.assertEqual(self.rows(said), [(0, 3, 0, 0), (1, 3, 1, 0), (2, 3, 0, 1)], said)
         self.assertEqual({row[4:] for row in ROW.findall(said)}, {(self.folder, self.environment["LR"])}, said)
+
+    def test_a_data_set_in_a_store_with_credentials_of_the_config(self):
+        job = StoreJob(self, self.folder)
+        self.environment.update(job.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
+        done = subprocess.run([*job.words, "--engine=spark", "--nnodes=2", "--nproc=1", job.program], cwd=self.folder,
+                              env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn(STORE_SECRET, done.stdout)
+        self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
+        job.check_no_secret_below(self, CLUSTER.folder)
+        job.check_no_secret_below(self, self.folder)
 
     def test_auto_takes_all_executors_and_the_exit_code_is_the_jobs(self):
         said = self.says("--engine", "spark", "--num-proc", "auto", "sh", "-c", "exit $((RANK * 7))", code=7)

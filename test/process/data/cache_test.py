@@ -214,6 +214,37 @@ class Cache(unittest.TestCase):
         self.assertEqual(self.end(job)[0], -signal.SIGTERM)
         self.assertEqual(self.names(), [".lock"])
 
+    def test_a_signal_or_a_kill_ends_the_question_to_other_nodes(self):
+        """By an ssh that stands still once it was started."""
+        ssh = self.folder / "ssh"
+        ssh.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ > {self.folder}/asked\nexec sleep 600\n")
+        ssh.chmod(0o755)
+        os.mkfifo(self.folder / "asked")
+        asked = self.open_fifo("asked")
+        for number in signal.SIGTERM, signal.SIGINT, signal.SIGKILL:
+            job = self.start("run", "--config=job.yaml", "--hosts=elsewhere:1", f"--ssh={ssh}", "true")
+            self.assertTrue(select.select([asked], [], [], DEADLINE_S)[0])
+            end = os.pidfd_open(int(os.read(asked, 100)))
+            self.addCleanup(os.close, end)
+            job.send_signal(number)
+            code, _, err = self.end(job)
+            self.assertEqual(code, -number, err)
+            self.assertTrue(select.select([end], [], [], DEADLINE_S)[0], "ssh lives on")
+        self.assertFalse((self.folder / "in/builds").exists())
+        while self.processes_here():  # those of the kill
+            os.sched_yield()
+        self.assertEqual(self.names(), [".lock"])
+
+    def processes_here(self):
+        found = []
+        for each in pathlib.Path("/proc").iterdir():
+            try:
+                if each.name.isdigit() and os.readlink(each / "cwd") == str(self.folder):
+                    found.append(each.name)
+            except OSError:
+                continue
+        return found
+
     def test_errors_have_the_line_of_their_key(self):
         self.write_config("dataset:\n  input: in\n  steps:\n    - fail: no such column\n")
         for words in (["preprocess", "--config=job.yaml"], ["run", "--config=job.yaml", "true"]):

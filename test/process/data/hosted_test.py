@@ -16,6 +16,9 @@ import pyarrow.parquet as parquet
 
 from dtrain_data.hosted import check_columns, work
 from dtrain_data.parts import Refused
+from dtrain_data.stores import together
+
+from s3_server import S3Server
 
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -182,10 +185,46 @@ class Preprocess(WithInput):
         self.assertIn(str(entry / "train"), out)
         self.assertEqual(sorted(parquet.read_table(entry / "train")["half"].to_pylist()), list(range(100)))
 
+    def with_input_in_a_store(self):
+        """In place of that here, in a bucket of moto's; its credentials are in the environment."""
+        server = S3Server("bucket")
+        self.addCleanup(server.close)
+        server.put_folder(self.folder / "in", "in")
+        self.environment.update(server.env)
+        job = self.folder / "job.yaml"
+        job.write_text(job.read_text().replace("input: in", "input: s3://bucket/in/*.parquet"))
+        return server
+
+    def test_input_in_a_store(self):
+        for kind, script in (("python", EVEN), ("dask", HALVES.format(library="dask.")),
+                             ("modin", HALVES.format(library="modin."))):
+            with self.subTest(kind=kind):
+                self.write(kind, script)
+                server = self.with_input_in_a_store()
+                got = self.preprocess()
+                table = parquet.read_table(pathlib.Path(got["folder"]) / "train").sort_by("id")
+                self.assertEqual(table["id"].to_pylist(), list(range(0, 200, 2)))
+                self.assertEqual(table["name"].to_pylist(), [str(i) for i in range(0, 200, 2)])
+                self.assertFalse(self.preprocess()["built"])
+                if kind == "dask":
+                    server.put("in/0.parquet", (self.folder / "in/1.parquet").read_bytes())
+                    server.put("other/1.csv", b"id\n1\n")
+                    text = (self.folder / "job.yaml").read_text()
+                    for there, words in (("bucket/other/*", "the processor dask reads Parquet alone"),
+                                         ("bucket/none/*", "no file matches this pattern")):
+                        (self.folder / "job.yaml").write_text(text.replace("bucket/in/*.parquet", there))
+                        self.assertIn(words, self.preprocess(code=2 if "other" in there else 1))
+
+    def test_input_in_several_places(self):
+        with self.assertRaisesRegex(ValueError, r"the input lies in several places \(files of this machine, bucket\)"):
+            together(["s3://bucket/a.parquet", "/b.parquet"])
+        self.assertEqual(together(["/b.parquet"]), (["/b.parquet"], {}))
+
     def test_ray_begins_here_and_ends(self):
         self.environment.update(PYTHON_EXEC=RAY_PYTHON, PYTHONPATH=f"{MODULES}:{PANDAS}", TMPDIR=str(self.folder),
                                 RAY_ADDRESS="local")  # other tests may have a cluster here
         self.write("ray", RAY_HALVES, processor="parallelism: 2")
+        self.with_input_in_a_store()
         table = parquet.read_table(pathlib.Path(self.preprocess()["folder"]) / "train").sort_by("id")
         self.assertEqual(table["half"].to_pylist(), list(range(100)))
         self.assertEqual(table["name"].to_pylist(), [str(i) for i in range(0, 200, 2)])

@@ -163,6 +163,37 @@ dataset:
         self.assertIn("job.yaml:9: dataset.steps[0].cast", err)
         self.check_no_scratch()
 
+    def test_raw_rows_are_prepared_there_and_predicted(self):
+        """The new rows are in the store as well, by the environment's keys; the cache is read by the config's."""
+        self.write_config(self.server.url, steps="[{normalize: {x: zscore}}]")
+        script = self.folder / "predict.py"
+        script.write_text("import os\ndef predict(table):\n    return {'x': table['x'], 'id': table['id'], "
+                          "'recipe': [os.environ['DTRAIN_RECIPE']] * len(table)}\n")
+        new = pyarrow.table({"x": numpy.arange(100.0), "label": [1] * 100, "id": range(100)})
+        with self.server.files.open_output_stream(f"{BUCKET}/new/a.parquet") as out:
+            pyarrow.parquet.write_table(new, out, row_group_size=50)
+        python = {"PYTHONPATH": os.environ["PYTHONPATH"], "PYTHON_EXEC": sys.executable}
+
+        def predict(recipe, output):
+            code, out, err = self.run_dtrain("predict", "--config=job.yaml", "--nproc=2", "--recipe", recipe,
+                                             "--keep=id", script, f"s3://{BUCKET}/new", output, **python,
+                                             AWS_ACCESS_KEY_ID="ann", AWS_SECRET_ACCESS_KEY="another",
+                                             AWS_ENDPOINT_URL=self.server.url)
+            self.assertEqual(code, 0, err)
+            return pyarrow.parquet.read_table(self.folder / output)
+
+        rows = predict("config", "out")
+        recipe, = set(rows["recipe"].to_pylist())
+        self.assertTrue(recipe.startswith(self.cache) and recipe.endswith("/recipe.json"), recipe)
+        with self.server.files.open_input_stream(recipe.removeprefix("s3://")) as file:
+            scale, = json.loads(file.read())["statistics"]
+        numpy.testing.assert_allclose(rows["x"], (numpy.arange(100) - scale["mean"]) / scale["deviation"])
+        self.assertEqual(rows["id"].to_pylist(), list(range(100)))
+        entries = self.names()
+        self.assertTrue(predict(recipe, "again").equals(rows))
+        self.assertEqual([name for name in self.names() if name not in entries and not name.endswith("/used")], [])
+        self.check_no_scratch()
+
     def test_wrong_credentials(self):
         self.server.reset_auth(0)
         self.addCleanup(self.server.reset_auth, "inf")

@@ -1,45 +1,62 @@
 """A real S3 server for a test, moto's, and what may go wrong between it and a program: a relay on TCP."""
 import contextlib
+import functools
 import os
 import pathlib
 import re
 import selectors
 import socket
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
-
-import pyarrow.fs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE_S = 60
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "open sesame"}
 
 
-class S3Server:
-    """One for a test class: .url, .env, .files (pyarrow's way to it), .requests()."""
+PUT = """
+import ssl, sys, urllib.request
+asked = urllib.request.Request(sys.argv[1], method="PUT")
+urllib.request.urlopen(asked, context=ssl._create_unverified_context()).close()
+"""
 
-    def __init__(self, bucket):
-        self.process = subprocess.Popen(
-            [ROOT / ".venv-test/bin/python", "-B", "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+
+class S3Server:
+    """One for a test class: .url, .env, .files (pyarrow's way to it), .requests(). `popen` starts it, e.g. on a host of
+    a lab. `tls`: its Certificate."""
+
+    def __init__(self, bucket, popen=subprocess.Popen, tls=None):
+        self.process = popen(
+            [ROOT / ".venv-test/bin/python", "-B", "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0",
+             *(("-c", tls.certificate, "-k", tls.key) if tls else ())],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
-            if found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", line):
+            if found := re.search(r"Running on https?://127\.0\.0\.1:(\d+)", line):
                 break
         else:
             raise RuntimeError("moto's server does not start")
         self.port = int(found[1])
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.tls = tls
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
         self.lines, self.came, self.marks = [], threading.Condition(), 0
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
         self.bucket = bucket
-        self.files = pyarrow.fs.S3FileSystem(
+        if popen([sys.executable, "-c", PUT, f"{self.url}/{bucket}"]).wait(DEADLINE_S) != 0:
+            self.close()
+            raise RuntimeError("moto makes no bucket")
+
+    @functools.cached_property
+    def files(self):
+        import pyarrow.fs  # not all tests have it
+        trust = {"tls_ca_file_path": str(self.tls.certificate)} if self.tls else {}
+        return pyarrow.fs.S3FileSystem(
             access_key=KEYS["AWS_ACCESS_KEY_ID"], secret_key=KEYS["AWS_SECRET_ACCESS_KEY"], region="us-east-1",
-            endpoint_override=f"127.0.0.1:{self.port}", scheme="http", allow_bucket_creation=True)
-        self.files.create_dir(bucket)
+            endpoint_override=f"127.0.0.1:{self.port}", scheme=self.url.partition(":")[0], **trust)
 
     def _read(self):
         for line in self.process.stderr:
@@ -83,6 +100,17 @@ class S3Server:
                 raise TimeoutError("moto does not log what it is asked")
             lines, self.lines = self.lines, []
         return [found[1] for line in lines if mark not in line and (found := re.search(r'"([A-Z]+ \S+) HTTP', line))]
+
+
+class Certificate:
+    """One that signs itself, for 127.0.0.1: .certificate and .key are its files."""
+
+    def __init__(self, folder):
+        self.certificate, self.key = pathlib.Path(folder, "cert.pem"), pathlib.Path(folder, "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1",
+                        "-keyout", self.key, "-out", self.certificate], check=True, capture_output=True,
+                       timeout=DEADLINE_S)
 
 
 class Relay:

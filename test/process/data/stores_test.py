@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as parquet
 
-from s3_server import KEYS, Relay, S3Server
+from s3_server import KEYS, Certificate, Relay, S3Server
 from tables import GROUP, ROWS, table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
@@ -175,6 +175,45 @@ class Stores(unittest.TestCase):
         self.refuse_strangers()
         self.error(self.uri, self.uri, "the store refuses this user", "AWS_ACCESS_KEY_ID")
 
+    def test_tls(self):
+        folders = [self.folder / name for name in ("right", "wrong")]
+        for folder in folders:
+            folder.mkdir()
+        right, wrong = map(Certificate, folders)
+        server = S3Server("clicks", tls=right)
+        self.addCleanup(server.close)
+        server.put_folder(self.set, "day/set")
+        env = {"AWS_ENDPOINT_URL": server.url, "DTRAIN_STORE_TIMEOUT_S": "2"}
+        here = self.loader(str(self.set))
+        for name in "AWS_CA_BUNDLE", "SSL_CERT_FILE":
+            fresh = self.start_worker()
+            self.addCleanup(self.end_worker, fresh)
+            self.assertEqual(self.loader(self.uri, env={**env, name: str(right.certificate)}, worker=fresh), here)
+        self.error(self.uri, f"{self.uri}: the store's certificate is not accepted", "AWS_CA_BUNDLE", worker=fresh,
+                   env={**env, "SSL_CERT_FILE": str(wrong.certificate)})
+        # A cache there, and the job that reads it.
+        job = {"backend": {"cache_dir": "s3://clicks/cache", "cache_credentials": {"s3": {"client_kwargs": {
+            "aws_access_key_id": "ann", "aws_secret_access_key": KEYS["AWS_SECRET_ACCESS_KEY"],
+            "endpoint_url": server.url}}}}, "dataset": {"input": str(self.set)}}
+        config = self.folder / "tls.json"
+        config.write_text(json.dumps(job))
+        config.chmod(0o600)
+        (self.folder / "read.py").write_text(textwrap.dedent("""
+            import dtrain
+            print(sum(len(each["id"]) for each in dtrain.ParquetLoader(batch_size=99, columns=["id"])))
+        """))
+        for authority, code in (right, 0), (wrong, 125):
+            done = subprocess.run([DTRAIN, "run", "--config=tls.json", "--nproc=1", "read.py"], cwd=self.folder,
+                                  env={**self.env, "AWS_CA_BUNDLE": str(authority.certificate), "PYTHON_EXEC":
+                                       sys.executable, "DTRAIN_STORE_TIMEOUT_S": "2"},
+                                  text=True, capture_output=True, timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, code, done.stderr)
+            if code == 0:
+                self.assertIn(str(sum(ROWS)), done.stdout)
+            else:
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn("the store's certificate is not accepted", done.stderr)
+
     def test_options_that_are_wrong(self):
         """Nothing of S3 is begun, so nothing is left to end."""
         for env, words in (({"AWS_ENDPOINT_URL": f"{self.server.url}/path"}, "AWS_ENDPOINT_URL: it must be http"),
@@ -277,30 +316,55 @@ class Stores(unittest.TestCase):
         self.server.put("raw/a.csv", b"id,a,int\n1,2,3\n")
         self.assertTrue(self.preprocess(self.server.uri("raw/*.csv"), steps=steps)[1]["built"])
 
-    def predict(self, uri, output, code=0):
+    def predict(self, program, uri, output, code=0, **env):
         notes = self.folder / "notes"
         notes.unlink(missing_ok=True)
-        ended = subprocess.run([DTRAIN, "predict", "--nproc=2", PREDICT, uri, output, notes], env=self.env, text=True,
-                               capture_output=True, timeout=DEADLINE_S, cwd=self.folder)
+        ended = subprocess.run([DTRAIN, "predict", "--nproc=2", program, uri, output, notes], text=True,
+                               env={**self.env, "PYTHON_EXEC": sys.executable, **env}, capture_output=True,
+                               timeout=DEADLINE_S, cwd=self.folder)
         self.assertEqual(ended.returncode, code, ended.stderr)
         return ended.stderr, len(notes.read_text().split()) if notes.exists() else 0
 
-    def test_predictions(self):
-        self.server.put_folder(self.set, "new")
-        uri, output = self.server.uri("new"), self.folder / "out"
-        self.assertEqual(self.predict(uri, output)[1], GROUPS)
+    def check_predictions(self, program, place):
+        self.server.put_folder(self.set, place)
+        uri, output = self.server.uri(place), self.folder / place
+        self.assertEqual(self.predict(program, uri, output)[1], GROUPS)
         results = parquet.read_table(output)
         self.assertEqual(results["id"].to_pylist(), list(range(sum(ROWS))))
         self.assertEqual(results["twice"].to_pylist(), list(range(0, 2 * sum(ROWS), 2)))
-        self.assertEqual(self.predict(self.server.uri("new/*.parquet"), output)[1], 0)  # all is there
-        self.server.put("new/4.parquet", (self.set / "3.parquet").read_bytes())
-        self.assertIn("what is there was made of other input files", self.predict(uri, output, 1)[0])
-        for source, place, words in ((self.server.uri("none"), "none", "there is no such object, and no folder"),
-                                     (uri, "s3://clicks/out", "s3://clicks/out: results are written into a folder")):
-            said, called = self.predict(source, place, 1)
+        self.assertEqual(self.predict(program, self.server.uri(f"{place}/*.parquet"), output)[1], 0)  # all is there
+        self.server.put(f"{place}/4.parquet", (self.set / "3.parquet").read_bytes())
+        self.assertIn("what is there was made of other input files", self.predict(program, uri, output, 1)[0])
+        for source, output, words in ((self.server.uri("none"), "none", "there is no such object, and no folder"),
+                                      (uri, "s3://clicks/out", "s3://clicks/out: results are written into a folder")):
+            said, called = self.predict(program, source, output, 1)
             self.assertIn(words, said)
             self.assertEqual(called, 0)
         self.assertFalse((self.folder / "s3:").exists())
+
+    def test_predictions_of_a_program(self):
+        self.check_predictions(PREDICT, "program")
+
+    def test_predictions_of_a_script(self):
+        script = self.folder / "predict.py"
+        script.write_text(textwrap.dedent("""
+            import os, sys
+            import pyarrow.compute as compute
+            def predict(table):
+                with open(sys.argv[1], "a") as notes:
+                    notes.write(f"{table['id'][0]}\\n")
+                return {"id": table["id"], "twice": compute.multiply(table["id"], 2)}
+        """))
+        self.check_predictions(script, "script")
+        # The job's own credentials count before those of the environment.
+        keys = self.folder / "own.json"
+        keys.write_text(json.dumps(self.server.env))
+        keys.chmod(0o600)
+        wrong = {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_SECRET_ACCESS_KEY": "no"}
+        own = {"DTRAIN_STORE_CREDENTIALS": str(keys)}
+        self.assertEqual(self.predict(script, self.uri, self.folder / "own", **wrong, **own)[1], GROUPS)
+        keys.chmod(0o644)
+        self.assertIn("chmod 600", self.predict(script, self.uri, self.folder / "more", 1, **own)[0])
 
     def test_preprocessing_that_fails(self):
         code, said = self.preprocess(self.server.uri("none/*.csv"))

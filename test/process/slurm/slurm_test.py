@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netlab  # noqa: E402
 from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
+from store_job import SECRET, StoreJob  # noqa: E402
 import shared_build  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
@@ -231,6 +232,22 @@ class FromALoginShell(SlurmTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(re.findall(r"\d of 4, 2 file none", done.stdout)),
                          [f"{r} of 4, 2 file none" for r in range(4)])
+
+    def test_a_data_set_in_a_store_with_credentials_of_the_config(self):
+        def popen(*words, **options):
+            with self.cluster.network():
+                return subprocess.Popen(*words, **options)
+
+        with tempfile.TemporaryDirectory() as folder:
+            job = StoreJob(self, folder, popen=popen)
+            done = self.cluster.run(*job.words, "--engine=slurm", "--nnodes=2", "--nproc=1", job.program,
+                                    env=self.cluster.environment(**job.environment))
+            self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
+            self.assertNotIn(SECRET, done.stdout + done.stderr)
+            # As docs/cache.md says: srun has them in its environment, which its user and root can read.
+            self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2, ["srun in environ"]))
+            job.check_no_secret_below(self, folder)
+            job.check_no_secret_below(self, self.cluster.folder)
 
     def test_in_an_allocation_it_takes_the_nodes_of_that(self):
         done = self.cluster.run("salloc", "-N3", "-n3", DTRAIN, "run", "--engine", "slurm", "--nproc", "1", "sh", "-c",

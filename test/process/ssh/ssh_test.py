@@ -79,6 +79,30 @@ class Ssh(OnHosts):
                              [f"rank {rank} reads abc and a" for rank in range(3)], said)
             self.assertEqual((said.returncode, job.builds()), (0, 1), said)
 
+    def test_hosts_that_do_not_see_the_cache_are_named_before_it_is_filled(self):
+        job = DataJob(self.folder, DTRAIN, "hosts: ['host[1-3]:1']\n")
+        config = pathlib.Path(job.config)
+        config.write_text(config.read_text().replace("/cache", "/shared/cache"))
+        cache = pathlib.Path(self.folder, "shared/cache")
+        cache.mkdir(parents=True)
+        for host, hidden in (1, cache), (2, cache.parent):
+            self.net.host(host).run(["mount", "-t", "tmpfs", "none", hidden], check=True)
+        run = [job.dtrain, "run", "--config", job.config, "sh", "-c", SHOW]
+        cure = "; choose a backend.cache_dir that all nodes have"
+        said = self.net.host(0).run(run, cwd=self.folder, env=self.environment)
+        self.assertEqual((said.returncode, said.stdout), (2, ""), said)
+        self.assertEqual(sorted(said.stderr.splitlines()), [
+            f"dtrain: host2: backend.cache_dir: {cache} on this node is another folder than on the node that builds "
+            f"the data set{cure}", f"dtrain: host3: backend.cache_dir: {cache} is not there on this node{cure}"])
+        self.assertFalse((job.folder / "in/builds").exists())
+        self.assertEqual([path.name for path in cache.iterdir()], [".lock"])
+        # The job that needs no other host is not asked. What is there need not be built, and then its reader looks.
+        alone = self.net.host(0).run([*run[:4], "--hosts=host1:1", *run[4:]], cwd=self.folder, env=self.environment)
+        self.assertIn("rank 0 reads abc", alone.stdout, alone)
+        said = self.net.host(0).run(run, cwd=self.folder, env=self.environment)
+        self.assertEqual(said.returncode, 2, said)
+        self.assertRegex(said.stderr, r"host[23]: DTRAIN_DATASET: \S+ is not there on this node")
+
     def test_a_job_on_this_host_needs_no_ssh(self):
         self.environment["DTRAIN_SSH"] = "/nonexistent/ssh"
         said = self.says("-H", "localhost:2", "sh", "-c", FACTS)

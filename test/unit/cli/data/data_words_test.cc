@@ -97,3 +97,8 @@ TEST_CASE("each split of a data set has its variable") {
   CHECK_FALSE(parse_dataset_found("").ok());
   CHECK_FALSE(parse_dataset_found("{}").ok());
 }
+
+TEST_CASE("a job with other nodes says so in its request") {
+  const auto request = nlohmann::json::parse(with_nodes(dataset_request(true)));
+  CHECK(request == nlohmann::json::parse(R"({"json": true, "quiet": true, "asks_nodes": true})"));
+}

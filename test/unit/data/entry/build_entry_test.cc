@@ -98,6 +98,21 @@ void kill_in_the_middle(Bench& bench) {
 
 }  // namespace
 
+TEST_CASE("nothing is built where somebody says no before, and nothing is left") {
+  Bench bench;
+  EntryWanted asked = bench.wanted();
+  asked.before_build = [&](const fs::path& folder) {
+    std::ofstream(bench.folder / "asked") << fs::is_directory(folder) << folder.parent_path().string();
+    throw CacheError(kUsageCode, "");
+  };
+  CHECK(bench.why_not(asked, kUsageCode).empty());
+  CHECK(bench.folder.read("asked") == "1" + bench.cache.path().string());
+  CHECK(bench.names() == Listed{".lock"});
+  CHECK_FALSE(fs::exists(bench.folder / "builds"));
+  asked.before_build = [](const fs::path&) {};
+  CHECK(find_or_build(bench.cache, asked, bench.signals).built);
+}
+
 TEST_CASE("an entry is built once and then found") {
   Bench bench;
   const EntryGot built = find_or_build(bench.cache, bench.wanted(), bench.signals);

@@ -62,14 +62,16 @@ TEST_CASE("script: variables of the job that wants the data set do not count for
                                                   {"DTRAIN_ENGINE_PYTHON", "/p"},
                                                   {"RAY_ADDRESS", "auto"},
                                                   {"PYTHONPATH", "/own"}};
-  const auto plain = script_job_environment(job_of(R"("processor": "dask", "script": "p.py")"), env, "");
+  const auto plain = script_job_environment(job_of(R"("processor": "dask", "script": "p.py")"), env, "", "/c/k");
   CHECK(plain == std::map<std::string, std::string>{
                      {"DTRAIN_ENGINE_PYTHON", "/p"}, {"RAY_ADDRESS", "auto"}, {"PYTHONPATH", "/own"}});
   const auto set = script_job_environment(
-      job_of(R"("processor": "dask", "script": "p.py", "parallelism": 7, "persist": false)"), env, "/modules");
+      job_of(R"("processor": "dask", "script": "p.py", "parallelism": 7, "persist": false)"), env, "/modules", "/c/k");
   CHECK(set.at("DTRAIN_PARALLELISM") == "7");
   CHECK(set.at("DTRAIN_PERSIST") == "false");
   CHECK(set.at("PYTHONPATH") == "/modules:/own");
+  const ScriptJob on_ray = job_of(R"("processor": "dask", "script": "p.py")", R"(, "engine": "ray")");
+  CHECK(script_job_environment(on_ray, env, "", "/c/k").at("DTRAIN_DATA_BUILD") == "/c/k");
 }
 
 TEST_CASE("script: what is another entry of the cache") {

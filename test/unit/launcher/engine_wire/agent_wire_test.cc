@@ -13,6 +13,7 @@ TEST_CASE("a card, a task and an answer come through as they are") {
   CHECK(*parse_agent_card(card_line(card)) == card);
 
   AgentTask task{"torchrun", {"--nproc=2", "--", "a b", "$x", "é\n"}, {{"A", "1"}, {"B", "two\nlines"}}, "/work", {}};
+  task.looks_for = "/cache/k.tmp.j";
   task.place = {"ssh", "2", "1", "10.0.0.1:20000", "job-1", "2"};
   CHECK(*parse_agent_task(*task_line(task)) == task);
   task.origins = {{"nproc", "job.yaml:3: nproc"}};

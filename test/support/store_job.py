@@ -1,0 +1,63 @@
+"""A job whose data set is in an S3 store (moto's), with credentials that its config alone has, for tests of engines."""
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "test/process/data"))
+
+from s3_server import S3Server  # noqa: E402
+
+SECRET = "hunter2-of-the-config"
+ROWS = 60
+# Says what it has read, and which processes of this user show the secret to all who may look.
+TRAIN = f"""
+import os, pathlib
+import dtrain
+rows = sum(len(batch["x"]) for batch in dtrain.ParquetLoader(batch_size=8))
+shown, secret = [], {SECRET[::-1]!r}[::-1].encode()  # its file does not have it either
+for each in pathlib.Path("/proc").iterdir():
+    for name in ("cmdline", "environ") if each.name.isdigit() else ():
+        try:
+            if secret in (each / name).read_bytes():
+                shown.append((each / "comm").read_text().strip() + " in " + name)
+        except OSError:
+            continue
+print(f"rank {{os.environ['RANK']}} reads {{rows}} rows; shown by: {{sorted(set(shown))}}")
+"""
+
+
+class StoreJob:
+    """In `folder`, with the lines `config` besides."""
+
+    def __init__(self, test, folder, config="", **server):
+        self.server = S3Server("bucket", **server)
+        test.addCleanup(self.server.close)
+        self.folder = pathlib.Path(folder)
+        (self.folder / "in.csv").write_text("x\n" + "".join(f"{i}\n" for i in range(ROWS)))
+        (self.folder / "train.py").write_text(TRAIN)
+        file = self.folder / "job.yaml"
+        file.write_text(f"""dataset: {{input: {self.folder}/in.csv}}
+{config}
+backend:
+  cache_dir: s3://bucket/cache
+  cache_credentials:
+    s3:
+      client_kwargs: {{aws_access_key_id: ann, aws_secret_access_key: {SECRET}, endpoint_url: '{self.server.url}'}}
+""")
+        file.chmod(0o600)
+        build = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]).absolute()
+        self.words = [str(build / "dtrain"), "run", "--config", str(file)]
+        self.program = str(self.folder / "train.py")
+        self.environment = {"PYTHON_EXEC": str(ROOT / ".venv/bin/python"), "PYTHONPATH": str(build.parent / "python")}
+
+    @staticmethod
+    def lines(ranks, shown=()):
+        """What the workers say, sorted."""
+        return [f"rank {rank} reads {ROWS // ranks} rows; shown by: {sorted(shown)}" for rank in range(ranks)]
+
+    def check_no_secret_below(self, test, folder):
+        """Nor in what was written for the job, as logs."""
+        for path in pathlib.Path(folder).rglob("*"):
+            if path.is_file() and path.name != "job.yaml":
+                test.assertNotIn(SECRET.encode(), path.read_bytes(), path)
