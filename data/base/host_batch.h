@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,18 +38,38 @@ struct HostTensor {
   Block values;  // in the order of the shape, the last dimension side by side
 };
 
+inline HostTensor int64_tensor(std::int64_t size, const BlockAllocator& allocate) {
+  return {ElementType::int64, {size}, allocate(static_cast<std::size_t>(size) * sizeof(std::int64_t))};
+}
+inline std::int64_t* int64_values(const HostTensor& tensor) {
+  return reinterpret_cast<std::int64_t*>(tensor.values.get());
+}
+
+// Values of text_lengths() become offsets: end[i + 1] = end[i] + length i. Returns the last of them. The lengths need
+// not be aligned.
+inline std::int64_t* add_lengths(std::span<const std::byte> lengths, std::int64_t* end) {
+  std::int32_t length;
+  for (std::size_t at = 0; at < lengths.size(); at += sizeof length, ++end) {
+    std::memcpy(&length, lengths.data() + at, sizeof length);
+    end[1] = end[0] + length;
+  }
+  return end;
+}
+
 struct HostBatch {
   std::vector<HostTensor> tensors;
   std::int64_t rows = 0, repeated = 0, global_rows = 0;  // LoadedBatch's
 };
 
 // The names of the tensors that a batch has for these columns, in its order. A ragged column has two: its values, and
-// where each row's begin.
+// where each row's begin. Lists of strings have three: the bytes, where each string's begin, and where each row's
+// strings begin.
 inline std::vector<std::string> tensor_names(const std::vector<TensorColumns>& of) {
   std::vector<std::string> names;
   for (const TensorColumns& tensor : of) {
     names.push_back(tensor.name);
     if (tensor.ragged()) names.push_back(tensor.name + ".offsets");
+    if (tensor.texts()) names.push_back(tensor.name + ".rows");
   }
   return names;
 }

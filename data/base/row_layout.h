@@ -39,6 +39,7 @@ struct Column {
   ElementType type;
   std::int64_t list_size = 0;  // values of each row, in a column of fixed-size lists; 0: one value, and no list
   bool ragged = false;         // strings, binary, and lists: each row has as many values as it likes
+  bool texts = false;          // lists of strings or binary. It is ragged, and its values are the strings' bytes
 
   std::optional<double> fill = std::nullopt;  // in place of null values; a null string or list is then an empty one
   std::string time = {};                      // of times: which kind, and in which unit the numbers are
@@ -57,13 +58,22 @@ struct ColumnSpan {
   const std::int64_t* offsets = nullptr;  // ragged: row i has the values from offsets[i] to offsets[i + 1]
 };
 
-// Columns that lie side by side in a row and become one tensor. A ragged one is alone, and becomes two tensors.
+// Of a column of lists of strings, what is beside the bytes: how many bytes each of a row's strings has. Parquet has no
+// longer strings.
+inline Column text_lengths(const Column& texts) {
+  return {.name = texts.name, .type = ElementType::int32, .ragged = true};
+}
+
+// Columns that lie side by side in a row and become one tensor. A ragged one is alone, and becomes two tensors. Lists
+// of strings are two ragged columns, the bytes and text_lengths(), and become three tensors.
 struct TensorColumns {
   std::string name;
   std::vector<Column> columns;
   bool matrix = false;  // the tensor has a dimension for the columns
 
   bool ragged() const { return columns.front().ragged; }
+  bool texts() const { return columns.front().texts; }
+  std::size_t tensors() const { return texts() ? 3 : ragged() ? 2 : 1; }
 };
 
 struct Piece {

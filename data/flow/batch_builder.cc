@@ -50,25 +50,49 @@ void BatchBuilder::add(const RowArena& arena, std::span<const std::uint32_t> slo
   }
 }
 
-void BatchBuilder::add_ragged(std::size_t ragged, ElementType type) {
-  const std::size_t size = layout_->element[ragged], rows = tail_at_.size();
-  const auto bytes_of = [&](std::size_t row) {
-    return TailHeap::bytes(tails_.data() + tail_at_[row], ragged, layout_->ragged.size());
-  };
-  HostTensor offsets{ElementType::int64, {share_.rows + 1}, (*allocate_)((rows + 1) * sizeof(std::int64_t))};
-  auto* ends = reinterpret_cast<std::int64_t*>(offsets.values.get());
+std::span<const std::byte> BatchBuilder::bytes_of(std::size_t row, std::size_t ragged) const {
+  return TailHeap::bytes(tails_.data() + tail_at_[row], ragged, layout_->ragged.size());
+}
+
+// Where each row's values begin, and where the last row's end.
+HostTensor BatchBuilder::row_ends(std::size_t ragged) const {
+  HostTensor tensor = int64_tensor(share_.rows + 1, *allocate_);
+  std::int64_t* ends = int64_values(tensor);
   ends[0] = 0;
-  for (std::size_t row = 0; row < rows; ++row) {
-    ends[row + 1] = ends[row] + static_cast<std::int64_t>(bytes_of(row).size() / size);
+  for (std::size_t row = 0; row < tail_at_.size(); ++row) {
+    ends[row + 1] = ends[row] + static_cast<std::int64_t>(bytes_of(row, ragged).size() / layout_->element[ragged]);
   }
-  HostTensor values{type, {ends[rows]}, (*allocate_)(static_cast<std::size_t>(ends[rows]) * size)};
+  return tensor;
+}
+
+// Of all rows, of which there are so many.
+HostTensor BatchBuilder::joined_values(std::size_t ragged, ElementType type, std::int64_t count) const {
+  HostTensor values{type, {count}, (*allocate_)(static_cast<std::size_t>(count) * layout_->element[ragged])};
   std::byte* to = values.values.get();
-  for (std::size_t row = 0; row < rows; ++row) {
-    const auto bytes = bytes_of(row);
+  for (std::size_t row = 0; row < tail_at_.size(); ++row) {
+    const auto bytes = bytes_of(row, ragged);
     to = std::copy(bytes.begin(), bytes.end(), to);
   }
-  batch_.tensors.push_back(std::move(values));
+  return values;
+}
+
+void BatchBuilder::add_ragged(std::size_t ragged, ElementType type) {
+  HostTensor ends = row_ends(ragged);
+  batch_.tensors.push_back(joined_values(ragged, type, int64_values(ends)[share_.rows]));
+  batch_.tensors.push_back(std::move(ends));
+}
+
+void BatchBuilder::add_texts(std::size_t bytes, std::size_t lengths) {
+  HostTensor rows = row_ends(lengths);
+  HostTensor offsets = int64_tensor(int64_values(rows)[share_.rows] + 1, *allocate_);
+  std::int64_t* end = int64_values(offsets);
+  *end = 0;
+  for (std::size_t row = 0; row < tail_at_.size(); ++row) {
+    end = add_lengths(bytes_of(row, lengths), end);
+  }
+  batch_.tensors.push_back(joined_values(bytes, ElementType::uint8, *end));
   batch_.tensors.push_back(std::move(offsets));
+  batch_.tensors.push_back(std::move(rows));
 }
 
 HostBatch BatchBuilder::finish() {
@@ -76,6 +100,9 @@ HostBatch BatchBuilder::finish() {
   for (std::size_t i = 0; i < fixed_.size(); ++i) {
     if (fixed_[i].values) {
       batch_.tensors.push_back(std::move(fixed_[i]));
+    } else if ((*tensors_)[i].texts()) {
+      add_texts(ragged, ragged + 1);
+      ragged += 2;
     } else {
       add_ragged(ragged++, (*tensors_)[i].columns[0].type);
     }

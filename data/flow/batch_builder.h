@@ -25,7 +25,12 @@ class BatchBuilder {
   HostBatch finish();
 
  private:
+  // `ragged`: the number of a ragged column among these.
+  std::span<const std::byte> bytes_of(std::size_t row, std::size_t ragged) const;
+  HostTensor row_ends(std::size_t ragged) const;
+  HostTensor joined_values(std::size_t ragged, ElementType type, std::int64_t count) const;
   void add_ragged(std::size_t ragged, ElementType type);
+  void add_texts(std::size_t bytes, std::size_t lengths);
 
   const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;

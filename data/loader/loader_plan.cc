@@ -45,6 +45,7 @@ std::vector<TensorColumns> tensors_of(const std::string& who, const std::vector<
   auto column = found.begin();
   for (; column != found.end() - static_cast<std::ptrdiff_t>(in_matrices); ++column) {
     tensors.push_back({column->name, {*column}, false});
+    if (column->texts) tensors.back().columns.push_back(text_lengths(*column));
   }
   for (const auto& [name, of] : matrices) {
     tensors.push_back({name, {column, column + static_cast<std::ptrdiff_t>(of.size())}, true});

@@ -33,16 +33,24 @@ class MixedBatch {
     const std::byte* values;
     std::size_t bytes;
   };
+  using RaggedRows = std::vector<RaggedRow>;  // by place
   void add_fixed(const HostTensor& from, std::size_t bytes, std::span<const std::int64_t> places, HostTensor& to);
-  void finish_ragged(std::size_t tensor);
+  static void add_ragged(const HostTensor& from, const std::int64_t* offsets, std::span<const std::int64_t> places,
+                         RaggedRows& to);
+  void add_texts(const HostBatch& rows, std::span<const std::size_t> tensor_at, std::span<const std::int64_t> places,
+                 std::size_t at);
+  static std::int64_t finish_ends(const RaggedRows& rows, std::size_t size, HostTensor& to);
+  void finish_values(const RaggedRows& rows, HostTensor& to);
+  void finish_offsets(const RaggedRows& rows, std::int64_t texts, HostTensor& to);
 
   const std::vector<TensorColumns>* tensors_;
   const RowLayout* layout_;
   const BatchShare share_;
   const BlockAllocator* allocate_;
   HostBatch batch_;  // a ragged column's tensors are empty until the end
-  std::vector<std::vector<RaggedRow>>
-      ragged_;                    // for each of batch_'s tensors: by place, if it has a ragged column's values
+  // For each of batch_'s tensors, if it has a ragged column's values. For the offsets of lists of strings: a row's, in
+  // its source's batch, without the end of the last string.
+  std::vector<RaggedRows> ragged_;
   std::vector<HostBatch> added_;  // what ragged_ points into
 };
 

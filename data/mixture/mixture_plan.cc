@@ -48,6 +48,7 @@ void check_sources(const MixtureLoaderOptions& options) {
 
 std::string type_text(const TensorColumns& tensor) {
   const Column& column = tensor.columns[0];
+  if (column.texts) return "lists of strings";
   std::string text = column.element_name();
   if (column.ragged) return text + " in rows of any length";
   text += " [rows";
@@ -131,8 +132,7 @@ std::vector<std::size_t> tensors_at(const std::string& first_name, const std::ve
                               first_name, type_text(*found), other_name));
     }
     const auto place = static_cast<std::size_t>(std::find(names.begin(), names.end(), tensor.name) - names.begin());
-    at.push_back(place);
-    if (tensor.ragged()) at.push_back(place + 1);
+    for (std::size_t i = 0; i < tensor.tensors(); ++i) at.push_back(place + i);
   }
   return at;
 }

@@ -183,19 +183,31 @@ const arrow::DataType& type_in_place(const arrow::DataType& type) {
   return type.id() == arrow::Type::DICTIONARY ? *static_cast<const arrow::DictionaryType&>(type).value_type() : type;
 }
 
+// Null: it has none.
+std::shared_ptr<arrow::DataType> type_without_dictionary(const std::shared_ptr<arrow::DataType>& type) {
+  if (type->id() == arrow::Type::DICTIONARY) return static_cast<const arrow::DictionaryType&>(*type).value_type();
+  if (value_type_of(*type)->id() != arrow::Type::DICTIONARY) return nullptr;
+  const auto& values = static_cast<const arrow::BaseListType&>(*type).value_type();
+  const auto in_place = static_cast<const arrow::DictionaryType&>(*values).value_type();
+  if (type->id() == arrow::Type::LIST) return arrow::list(in_place);
+  if (type->id() == arrow::Type::LARGE_LIST) return arrow::large_list(in_place);
+  return arrow::fixed_size_list(in_place, static_cast<const arrow::FixedSizeListType&>(*type).list_size());
+}
+
 }  // namespace
 
 Column column_of(const std::string& where, const arrow::Field& field) {
   const arrow::DataType& type = type_in_place(*field.type());
   if (is_text(type)) return {field.name(), ElementType::uint8, 0, true};
   const arrow::DataType* of_values = value_type_of(type);
+  if (is_text(type_in_place(*of_values))) return {field.name(), ElementType::uint8, 0, true, true};
   const bool fixed = type.id() == arrow::Type::FIXED_SIZE_LIST;
   const std::int64_t list_size = fixed ? static_cast<const arrow::FixedSizeListType&>(type).list_size() : 0;
   const auto element = element_type(*of_values);
   if (!element || (fixed && list_size < 1)) {
     throw DataError(
         fmt::format("dtrain: {}: column '{}' is {}; columns can be bool, uint8, int8 to int64, float16 to float64, "
-                    "times, lists of these, strings and binary. Leave it out, or write it as one of these",
+                    "times, strings, binary, and lists of these. Leave it out, or write it as one of these",
                     where, field.name(), type.ToString()));
   }
   const bool is_time = arrow::is_temporal(of_values->id());
@@ -208,10 +220,10 @@ Column column_of(const std::string& where, const arrow::Field& field) {
 
 arrow::Result<std::shared_ptr<arrow::ChunkedArray>> without_dictionary(std::shared_ptr<arrow::ChunkedArray> array,
                                                                        arrow::MemoryPool* pool) {
-  const arrow::DataType& type = *array->type();
-  if (type.id() != arrow::Type::DICTIONARY) return array;
+  const auto to = type_without_dictionary(array->type());
+  if (!to) return array;
   arrow::compute::ExecContext context(pool);
-  const auto options = arrow::compute::CastOptions::Safe(static_cast<const arrow::DictionaryType&>(type).value_type());
+  const auto options = arrow::compute::CastOptions::Safe(to);
   ARROW_ASSIGN_OR_RAISE(const arrow::Datum in_place, arrow::compute::Cast(array, options, &context));
   return in_place.chunked_array();
 }
@@ -230,6 +242,12 @@ void fill_lists(const arrow::FixedSizeListArray& lists, const Column& column, st
   }
 }
 
+// Which row of a chunk has value `value` of the chunk's, by the offsets from the chunk's first row on.
+std::int64_t row_with(std::int64_t value, const std::vector<std::int64_t>& offsets, std::ptrdiff_t begin) {
+  const auto first = offsets.begin() + begin;
+  return std::upper_bound(first, offsets.end(), *first + value) - first - 1;
+}
+
 // `before`: rows of the chunks before.
 void add_ragged(const arrow::Array& chunk, const Column& column, std::int64_t before, std::vector<std::byte>* copied,
                 ColumnValues& result, Nulls& nulls) {
@@ -241,11 +259,50 @@ void add_ragged(const arrow::Array& chunk, const Column& column, std::int64_t be
     return;
   }
   const auto values = found.values->Slice(found.from, found.to - found.from);
-  nulls.add(*values, before, [&](std::int64_t value) {
-    const auto first = result.offsets.begin() + begin;
-    return std::upper_bound(first, result.offsets.end(), *first + value) - first - 1;
-  });
+  nulls.add(*values, before, [&](std::int64_t value) { return row_with(value, result.offsets, begin); });
   result.values = add_values(*values, column, copied);
+}
+
+// The strings of a chunk of lists, after each other. Adds to the offsets, which begin with a 0.
+std::shared_ptr<arrow::Array> texts_of(const arrow::Array& chunk, std::vector<std::int64_t>& offsets) {
+  if (chunk.type_id() != arrow::Type::FIXED_SIZE_LIST) {
+    const RaggedValues found = ragged_values_of(chunk, offsets);
+    return found.values->Slice(found.from, found.to - found.from);
+  }
+  const auto& lists = static_cast<const arrow::FixedSizeListArray&>(chunk);
+  const std::int64_t size = lists.list_type()->list_size();
+  for (std::int64_t row = 0; row < lists.length(); ++row) offsets.push_back(offsets.back() + size);
+  return lists.values()->Slice(lists.value_offset(0), lists.length() * size);
+}
+
+// Returns the strings' bytes.
+template <typename Texts>
+const std::byte* add_lengths_of(const Texts& texts, std::vector<std::int32_t>& lengths) {
+  for (std::int64_t i = 0; i < texts.length(); ++i) lengths.push_back(static_cast<std::int32_t>(texts.value_length(i)));
+  return texts.length() == 0 ? nullptr : reinterpret_cast<const std::byte*>(texts.raw_data()) + texts.value_offset(0);
+}
+
+void add_texts(const arrow::Array& chunk, std::int64_t before, std::vector<std::byte>* copied, ColumnValues& result,
+               Nulls& nulls) {
+  const std::size_t begin = result.texts_offsets.size() - 1;
+  const auto texts = texts_of(chunk, result.texts_offsets);
+  nulls.add(*texts, before, [&](std::int64_t text) {
+    return row_with(text, result.texts_offsets, static_cast<std::ptrdiff_t>(begin));
+  });
+  const bool large = texts->type_id() == arrow::Type::LARGE_STRING || texts->type_id() == arrow::Type::LARGE_BINARY;
+  auto length = static_cast<std::ptrdiff_t>(result.lengths.size());
+  result.lengths.reserve(result.lengths.size() + static_cast<std::size_t>(texts->length()));
+  result.values = large ? add_lengths_of(static_cast<const arrow::LargeBinaryArray&>(*texts), result.lengths)
+                        : add_lengths_of(static_cast<const arrow::BinaryArray&>(*texts), result.lengths);
+  const std::int64_t bytes_before = result.offsets.back();
+  for (std::size_t row = begin + 1; row < result.texts_offsets.size(); ++row) {
+    std::int64_t end = result.offsets.back();
+    for (; length < result.texts_offsets[row]; ++length) end += result.lengths[static_cast<std::size_t>(length)];
+    result.offsets.push_back(end);
+  }
+  if (copied != nullptr) {
+    copied->insert(copied->end(), result.values, result.values + (result.offsets.back() - bytes_before));
+  }
 }
 
 }  // namespace
@@ -256,19 +313,25 @@ ColumnValues values_of(const std::string& where, const Column& column, std::int6
     throw DataError(fmt::format("dtrain: {}: column '{}' has {} rows, and the footer says {}; write the file again",
                                 where, column.name, array->length(), rows));
   }
-  ColumnValues result{std::move(array), {}, {}, nullptr};
+  ColumnValues result{std::move(array), {}, {}, nullptr, {}, {}};
   const bool copies = result.array->num_chunks() != 1 || column.type == ElementType::boolean || column.fill;
   if (copies) result.copied.reserve(column.bytes() * static_cast<std::size_t>(rows));
   if (column.ragged) {
     result.offsets.reserve(static_cast<std::size_t>(rows) + 1);
     result.offsets.push_back(0);
   }
+  if (column.texts) {
+    result.texts_offsets.reserve(static_cast<std::size_t>(rows) + 1);
+    result.texts_offsets.push_back(0);
+  }
   std::vector<std::byte>* copied = copies ? &result.copied : nullptr;
   Nulls nulls;
   std::int64_t before = 0;
   for (const auto& chunk : result.array->chunks()) {
     nulls.add(*chunk, before, std::identity());
-    if (column.ragged) {
+    if (column.texts) {
+      add_texts(*chunk, before, copied, result, nulls);
+    } else if (column.ragged) {
       add_ragged(*chunk, column, before, copied, result, nulls);
     } else if (column.list_size != 0) {
       const auto& list = static_cast<const arrow::FixedSizeListArray&>(*chunk);

@@ -58,6 +58,7 @@ std::uint64_t mixed_with(std::uint64_t digest, const std::string& text) {
 }
 
 std::string type_text(const Column& column) {
+  if (column.texts) return "lists of strings";
   const std::string name = column.element_name();
   if (column.ragged) return fmt::format("rows of any number of {}", name);
   return column.list_size == 0 ? name : fmt::format("a list of {} {}", column.list_size, name);
@@ -70,15 +71,19 @@ int leaf_of(const parquet::arrow::SchemaField& field) {
   return at->column_index;
 }
 
+// Of a string in a list: text_lengths().
+constexpr std::int64_t bytes_of_length = element_bytes(ElementType::int32);
+
 // Bytes of a ragged column's values, decoded. A list's empty rows count as one value.
 std::int64_t ragged_bytes(const parquet::RowGroupMetaData& group, int leaf, const Column& column) {
   const auto chunk = group.ColumnChunk(leaf);
   if (chunk->type() != parquet::Type::BYTE_ARRAY) {
     return chunk->num_values() * static_cast<std::int64_t>(element_bytes(column.type));
   }
+  const std::int64_t lengths = column.texts ? chunk->num_values() * bytes_of_length : 0;
   const auto sizes = chunk->size_statistics();
-  if (sizes && sizes->unencoded_byte_array_data_bytes) return *sizes->unencoded_byte_array_data_bytes;
-  return chunk->total_uncompressed_size();
+  if (sizes && sizes->unencoded_byte_array_data_bytes) return *sizes->unencoded_byte_array_data_bytes + lengths;
+  return chunk->total_uncompressed_size() + lengths;
 }
 
 }  // namespace
@@ -216,7 +221,7 @@ std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::a
       return without_dictionary(std::move(read), pool_.get());
     });
     decoded->owned.push_back(values_of(name_of(group), columns_[i], decoded->rows, std::move(array)));
-    decoded->columns.push_back(decoded->owned.back().span());
+    decoded->owned.back().add_spans(decoded->columns);
   }
   return decoded;
 }

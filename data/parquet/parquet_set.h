@@ -15,7 +15,7 @@
 
 namespace dtrain::data {
 
-// The columns of a row group.
+// The columns of a row group, in the order of TensorColumns: of lists of strings there are two.
 class DecodedGroup {
  public:
   virtual ~DecodedGroup() = default;

@@ -53,6 +53,19 @@ HostTensor matrix_of(const TensorColumns& of, const ColumnSpan* columns, std::in
   return tensor;
 }
 
+HostTensor copy_of_offsets(const std::int64_t* offsets, std::int64_t rows) {
+  return copy_of(ElementType::int64, {rows + 1}, reinterpret_cast<const std::byte*>(offsets),
+                 static_cast<std::size_t>(rows) + 1);
+}
+
+HostTensor offsets_of_texts(const ColumnSpan& lengths, std::int64_t rows) {
+  const std::int64_t texts = lengths.offsets[rows];
+  HostTensor tensor = int64_tensor(texts + 1, new_block);
+  int64_values(tensor)[0] = 0;
+  add_lengths({lengths.values, static_cast<std::size_t>(texts) * sizeof(std::int32_t)}, int64_values(tensor));
+  return tensor;
+}
+
 HostBatch batch_of_group(const std::vector<TensorColumns>& tensors, const DecodedGroup& group) {
   HostBatch batch;
   batch.rows = batch.global_rows = group.rows;
@@ -65,8 +78,8 @@ HostBatch batch_of_group(const std::vector<TensorColumns>& tensors, const Decode
     } else if (of.ragged()) {
       const auto count = static_cast<std::size_t>(span->offsets[rows]);
       batch.tensors.push_back(copy_of(first.type, {span->offsets[rows]}, span->values, count));
-      const auto* offsets = reinterpret_cast<const std::byte*>(span->offsets);
-      batch.tensors.push_back(copy_of(ElementType::int64, {group.rows + 1}, offsets, rows + 1));
+      if (of.texts()) batch.tensors.push_back(offsets_of_texts(span[1], group.rows));
+      batch.tensors.push_back(copy_of_offsets(of.texts() ? span[1].offsets : span->offsets, group.rows));
     } else {
       std::vector<std::int64_t> shape{group.rows};
       if (first.list_size != 0) shape.push_back(first.list_size);

@@ -20,8 +20,9 @@ struct ParquetLoaderOptions {
   // Columns that become tensors of their own: [rows], or [rows, n] if the column has lists of n values. A column NAME
   // of strings, binary or lists of any length becomes two tensors, as torch's jagged layout has them: NAME has the
   // values of all rows side by side (uint8 for strings), and NAME.offsets, int64 [rows + 1], says where each row's
-  // begin. Times are the numbers that the file has for them, int64 or int32. Of a dictionary the values become a
-  // tensor.
+  // begin. Lists of strings or binary become three: NAME has the bytes of all strings, NAME.offsets, int64
+  // [strings + 1], says where each string's begin, and NAME.rows, int64 [rows + 1], where each row's strings do. Times
+  // are the numbers that the file has for them, int64 or int32. Of a dictionary the values become a tensor.
   std::vector<std::string> columns = {};
   // Tensors [rows, columns] by their names, each of several columns of one type. If `columns` and `matrices` are both
   // empty, every column of the files becomes a tensor.

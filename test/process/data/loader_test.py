@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, ROWS, ragged_table, table, write_set
+from tables import ALL, GROUP, ROWS, as_bytes, ragged_table, table, texts_of_rows, texts_table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 
@@ -135,6 +135,88 @@ class Loader(unittest.TestCase):
         self.assertIn("window_size_bytes = 9000",
                       self.error("data_error", {"paths": [str(folder)], "columns": ["id", "word"], "window": 9000}))
 
+    TEXTS = ("words", "blobs", "pairs", "coded")
+
+    def texts(self, name, rows=4001):
+        columns, third = texts_table(rows), rows // 3
+        folder = self.write(name, columns[:third], columns[third:], row_group_size=GROUP, compression="zstd")
+        return folder, parquet.read_table(folder)
+
+    def check_texts(self, batch, there):
+        """Every column of every row of a batch is as pyarrow reads it."""
+        rows = there.take(batch["ids"])
+        lists = {name: tensor["values"] for name, tensor in batch["tensors"].items()}
+        self.assertEqual(len(lists), 2 + 2 + 3 * len(self.TEXTS))
+        for name in self.TEXTS:
+            types = [batch["tensors"][name + end]["type"] for end in ("", ".offsets", ".rows")]
+            self.assertEqual(types, ["Byte", "Long", "Long"])
+            self.assertEqual(texts_of_rows(lists, name), as_bytes(rows[name].to_pylist()), name)
+        self.assertEqual(lists["small"], rows["small"].to_pylist())
+        self.assertEqual(bytes(map(int, lists["word"])), "".join(rows["word"].to_pylist()).encode())
+
+    def test_lists_of_strings(self):
+        """Also empty ones, of a size, and of dictionaries, on each rank, also where rows are repeated."""
+        folder, there = self.texts("lists")
+        options = {"paths": [str(folder)], "columns": [], "batch_size": 101}
+        orders = []
+        for window, world in ((0, 1), (900_000, 3)):
+            ranks = []
+            for rank in range(world):
+                ranks.append(self.ask({**options, "window": window, "world_size": world, "rank": rank},
+                                      values=True)["epochs"][0])
+            for batches in ranks:
+                for batch in batches:
+                    self.check_texts(batch, there)
+            orders.append([row for batches in zip(*ranks) for batch in batches
+                           for row in batch["ids"][:batch["rows"] - batch["repeated"]]])
+            self.assertEqual(sorted(orders[-1]), list(range(4001)))
+        self.assertNotEqual(*orders)
+        self.assertNotEqual(orders[1], list(range(4001)))
+        straight = self.ask({**options, "shuffle": False}, values=True)["epochs"][0]
+        self.assertEqual([row for batch in straight for row in batch["ids"]], list(range(4001)))
+        for batch in straight:
+            self.check_texts(batch, there)
+
+    def test_going_on_with_lists_of_strings(self):
+        folder, _ = self.texts("on")
+        options = {"paths": [str(folder)], "columns": [], "batch_size": 101, "window": 900_000}
+        batches = self.ask(options, values=True)["epochs"][0]
+        went_on = self.ask(options, values=True, state=batches[20]["state"])["epochs"][0]
+        self.assertEqual(went_on, batches[21:])
+
+    def test_lists_of_strings_that_cannot_be_read(self):
+        """Each in one line."""
+        texts = pyarrow.list_(pyarrow.string())
+        clash = self.write("clash", pyarrow.table({"word": pyarrow.array([["a"]], texts), "word.rows": [1]}))
+        self.assertIn("two tensors are called 'word.rows'",
+                      self.error("config_error", {"paths": [str(clash)], "columns": []}))
+        self.assertIn("has lists or strings", self.error("config_error", {
+            "paths": [str(clash)], "columns": [], "matrices": {"x": ["word"]}}))
+        self.assertEqual(len(self.ask({"paths": [str(clash)], "columns": ["word"]}, values=True)
+                             ["epochs"][0][0]["tensors"]), 3)
+        holes = {"text": pyarrow.array([["a"], [], [], ["b", None], ["c", None]], texts),
+                 "list": pyarrow.array([[], ["a"], [""], None, ["b"]], texts),
+                 "fixed": pyarrow.array([["a", "b"]] * 3 + [[None, "c"], ["", ""]], pyarrow.list_(pyarrow.string(), 2))}
+        folder = self.write("holes in lists", pyarrow.table(holes))
+        for name, count in (("text", 2), ("list", 1), ("fixed", 1)):
+            error = self.error("data_error", {"paths": [str(folder)], "columns": [name]})
+            self.assertIn(f"0.parquet, row group 0: column '{name}' has {count} null values, the first in row 3;",
+                          error)
+        two = self.write("two types", pyarrow.table({"a": pyarrow.array([["a"]], texts)}), pyarrow.table({"a": ["a"]}))
+        error = self.error("data_error", {"paths": [str(two)], "columns": []})
+        self.assertIn("'a' is rows of any number of uint8", error)
+        self.assertIn("0.parquet it is lists of strings", error)
+
+    def test_lists_without_a_string(self):
+        lists = pyarrow.array([[], []] * 300, pyarrow.list_(pyarrow.string()))
+        folder = self.write("stringless", pyarrow.table({"id": range(600), "words": lists}), row_group_size=200)
+        for options in ({}, {"shuffle": False}):
+            batches = self.ask({"paths": [str(folder)], "columns": [], **options}, values=True)["epochs"][0]
+            for batch in batches:
+                tensors = batch["tensors"]
+                self.assertEqual([tensors[f"words{end}"]["values"] for end in ("", ".offsets", ".rows")],
+                                 [[], [0], [0] * (batch["rows"] + 1)])
+
     def test_nulls_say_where_they_are(self):
         ids = list(range(10))
         holes = {"word": pyarrow.array(["a"] * 7 + [None, "b", None]),
@@ -255,7 +337,7 @@ class Loader(unittest.TestCase):
         cut.write_bytes((self.set / "0.parquet").read_bytes()[:-2000])
         bare = self.folder / "bare"
         bare.mkdir()
-        lists = pyarrow.table({"id": [1], "words": [["a"]], "map": [{"a": 1}]})
+        lists = pyarrow.table({"id": [1], "lists": [[["a"]]], "structs": [[{"a": "b"}]], "map": [{"a": 1}]})
         odd = self.write("odd", lists)
         short = table(0, 10).drop_columns(["a"])
         retyped = table(0, 10).set_column(1, "a", pyarrow.array(numpy.zeros(10)))
@@ -266,7 +348,7 @@ class Loader(unittest.TestCase):
                 ({"paths": [str(self.folder / "gone")]}, ["gone", "No such file"]),
                 ({"columns": ["id", "z"]}, [str(self.set / "0.parquet"), "no column 'z'", "double"]),
                 *[({"paths": [str(odd)], "columns": [name]}, ["0.parquet", f"'{name}' is {type}"])
-                  for name, type in (("words", "list<"), ("map", "struct<"))],
+                  for name, type in (("lists", "list<"), ("structs", "list<"), ("map", "struct<"))],
                 ({"paths": [str(self.write("short", table(0, 10), short))], "columns": []},
                  ["1.parquet", "no column 'a'"]),
                 ({"paths": [str(self.write("long", short, table(0, 10)))], "columns": []},
@@ -316,6 +398,18 @@ class Loader(unittest.TestCase):
         options = {"paths": [folder], "columns": [], "batch_size": 1000, "prefetch": 4}
         batches = 5 * 1000 * 330
         taken = self.ask({**options, "window": 16_000_000}, quiet=True)["memory"]
+        self.assertLess(taken, 1.1 * (16_000_000 + batches) + 6_000_000)
+
+    def test_memory_of_lists_of_strings(self):
+        """32 MB of strings of 0 to 64 letters, 0 to 20 in a row. A batch has 8 bytes for each."""
+        draw = random.Random(0)
+        letters = draw.randbytes(1000)
+        rows = [[letters[:draw.randrange(65)] for _ in range(draw.randrange(21))] for _ in range(100_000)]
+        folder = str(self.write("lists of texts", pyarrow.table({"a": pyarrow.array(
+            rows, pyarrow.list_(pyarrow.binary()))}), row_group_size=5_000, compression="none"))
+        batches = 5 * 1000 * (320 + 90)
+        taken = self.ask({"paths": [folder], "columns": [], "batch_size": 1000, "prefetch": 4, "window": 16_000_000},
+                         quiet=True)["memory"]
         self.assertLess(taken, 1.1 * (16_000_000 + batches) + 6_000_000)
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 import torch
 
 import dtrain
-from tables import GROUP, table
+from tables import GROUP, as_bytes, table, texts_of_rows, texts_table
 
 ROWS = {"web": 2100, "books": 900, "code": 3}  # of the sources
 WINDOW = 8 * GROUP + 16 * 2048  # of the web, 600 rows and more wait; of the others all do
@@ -225,6 +225,30 @@ class Mixture(unittest.TestCase):
                             "word": bytes(words[at].tolist()).decode(), "list": lists[at].tolist()}, expected)
                     seen += batch.rows - batch.repeated
             self.assertEqual(seen, 1002)
+
+    def test_lists_of_strings(self):
+        """On each rank, also where rows are repeated, and of sources whose columns lie in another order."""
+        tables = {"some": texts_table(501), "others": texts_table(302, 1000)}
+        folders = {name: self.write(name, one if name == "some" else one.select(one.column_names[::-1]),
+                                    row_group_size=100) for name, one in tables.items()}
+        sources, both = {name: {"paths": folder} for name, folder in folders.items()}, list(tables.values())
+        for world in (1, 3):
+            seen = 0
+            for rank in range(world):
+                for batch in self.loader(sources=sources, columns=[], window_size_bytes=None, batch_size=90, rank=rank,
+                                         world_size=world):
+                    lists = {name: tensor.tolist() for name, tensor in batch.items()}
+                    places = list(zip(lists["mixture.source"], lists["id"]))
+                    for name in ("words", "blobs", "pairs", "coded"):
+                        rows = [both[source][name][row % 1000].as_py() for source, row in places]
+                        self.assertEqual(texts_of_rows(lists, name), as_bytes(rows), name)
+                    seen += batch.rows - batch.repeated
+            self.assertEqual(seen, 1002)
+        strings = self.write("strings", tables["some"].set_column(1, "words", tables["some"]["word"]))
+        self.assertRaisesRegex(dtrain.DataError, "'words' is lists of strings in source 'some', and uint8 in rows of "
+                               "any length in source 'strings'", self.loader,
+                               sources={"some": sources["some"], "strings": {"paths": strings}}, columns=["words"],
+                               window_size_bytes=None)
 
     def test_the_same_in_cpp(self):
         worker = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "mixture_worker")

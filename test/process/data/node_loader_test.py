@@ -14,7 +14,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, ragged_table, table, write_set
+from tables import ALL, GROUP, ragged_table, table, texts_table, write_set
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 RANKS = 4
@@ -117,6 +117,11 @@ class NodeLoader(unittest.TestCase):
             with self.subTest(options=options):
                 options = {**self.ragged_options(), **options}
                 self.same(self.ask(options, epochs=2, values=True), self.alone(options, epochs=2, values=True))
+
+    def test_lists_of_strings(self):
+        folder = self.write("texts", *(texts_table(2000, first) for first in (0, 2000)), row_group_size=GROUP)
+        options = {"paths": [folder], "columns": [], "window": 900_000, "batch_size": 101}
+        self.same(self.ask(options, epochs=2, values=True), self.alone(options, epochs=2, values=True))
 
     def test_virtual_local_ranks(self):
         """All have LOCAL_RANK=0. Nobody waits: the second epoch begins when all are known to have passed the first."""

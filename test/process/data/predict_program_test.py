@@ -22,10 +22,16 @@ def predict(table):
 """
 
 
+def tags_of(number):
+    return ["", str(number), "tag"][:number % 4]
+
+
 def table_of(first, rows):
     numbers = numpy.arange(first, first + rows)
     return pyarrow.table({"id": numbers, "a": numbers + 0.5, "b": -numbers.astype("f8"),
                           "name": [f"{number}" for number in numbers],
+                          "tags": pyarrow.array([tags_of(number) for number in range(first, first + rows)],
+                                                pyarrow.list_(pyarrow.string())),
                           "when": pyarrow.array(numbers, pyarrow.timestamp("s"))})
 
 
@@ -74,13 +80,14 @@ class PredictProgram(PredictCase):
     def test_columns_of_all_kinds(self):
         self.says([WORKER, str(self.input), str(self.output), str(self.notes), "text"], 0)
         results = self.results()
-        self.assertEqual(results.schema.names, ["when", "text", "pair", "odd", "letters"])
+        self.assertEqual(results.schema.names, ["when", "text", "pair", "odd", "letters", "tags", "tag_letters"])
         results = results.set_column(0, "when", results["when"].cast(pyarrow.timestamp("s")).cast(pyarrow.int64()))
         rows = results.to_pylist()
-        for i in (0, 7, 650, 700, ALL - 1):
+        for i in (0, 7, 650, 653, 700, ALL - 1):
             with self.subTest(i):
                 self.assertEqual(list(rows[i].values()),
-                                 [i, f"row {i}", [i + 0.5, -i], i % 2 == 1, len(str(i))])
+                                 [i, f"row {i}", [i + 0.5, -i], i % 2 == 1, len(str(i)), len(tags_of(i)),
+                                  sum("".join(tags_of(i)).encode())])
 
     def test_a_worker_that_is_killed_costs_no_row(self):
         self.predict("once", 300, self.folder / "once", flags=["--nproc=1", "--max-restarts=1"])

@@ -41,6 +41,12 @@ void befall(const Words& words, std::int64_t id) {
   }
 }
 
+// The sum of the letters of each row's tags.
+torch::Tensor tag_letters(const dtrain::InputRows& rows) {
+  const torch::Tensor sums = at::cat({at::zeros({1}, at::kLong), rows.at("tags").to(at::kLong).cumsum(0)});
+  return sums.index_select(0, rows.at("tags.offsets").index_select(0, rows.at("tags.rows"))).diff();
+}
+
 dtrain::ResultColumns texts_of(const dtrain::InputRows& rows) {
   const torch::Tensor id = rows.at("id");
   Words texts;
@@ -48,7 +54,9 @@ dtrain::ResultColumns texts_of(const dtrain::InputRows& rows) {
   return {{"text", texts},
           {"pair", rows.at("pair").to(at::kFloat)},
           {"odd", id.remainder(2).to(at::kBool)},
-          {"letters", rows.at("name.offsets").diff()}};
+          {"letters", rows.at("name.offsets").diff()},
+          {"tags", rows.at("tags.rows").diff()},
+          {"tag_letters", tag_letters(rows)}};
 }
 
 dtrain::Predictor make(const Words& words) {
@@ -57,7 +65,7 @@ dtrain::Predictor make(const Words& words) {
   predictor.columns = {"id"};
   if (words.size() > 1 && words[1] == "twice") predictor.columns.push_back("id");
   if (texts) {
-    predictor.columns.push_back("name");
+    predictor.columns.insert(predictor.columns.end(), {"tags", "name"});
     predictor.matrices = {{"pair", {"a", "b"}}};
     predictor.copied = {"when"};
   } else {

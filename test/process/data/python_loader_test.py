@@ -19,7 +19,7 @@ import torch
 
 import dtrain
 from dtrain import _loader
-from tables import ALL, GROUP, ROWS, table, write_set
+from tables import ALL, GROUP, ROWS, as_bytes, table, texts_of_rows, texts_table, write_set
 
 WINDOW = 8 * GROUP + 16 * 2048  # 600 rows and more wait
 
@@ -88,6 +88,34 @@ class PythonLoader(unittest.TestCase):
         jagged = torch.nested.nested_tensor_from_jagged(batch["word"], batch["word.offsets"])
         self.assertEqual([bytes(row.tolist()).decode() for row in jagged.unbind()], words)
         self.assertEqual(jagged.values().data_ptr(), batch["word"].data_ptr())
+
+    def test_lists_of_strings(self):
+        path = self.folder / "texts.parquet"
+        parquet.write_table(texts_table(500), path, row_group_size=200)
+        there = parquet.read_table(path)
+        for batch in self.loader(paths=path, columns=[]):
+            rows = there.take(batch["id"].tolist())
+            lists = {name: tensor.tolist() for name, tensor in batch.items()}
+            for name in ("words", "blobs", "pairs", "coded"):
+                self.assertEqual(texts_of_rows(lists, name), as_bytes(rows[name].to_pylist()), name)
+            words = torch.nested.nested_tensor_from_jagged(batch["pairs"], batch["pairs.offsets"]).unbind()
+            self.assertEqual([bytes(word.tolist()).decode() for word in words], sum(rows["pairs"].to_pylist(), []))
+
+    def test_nulls_in_lists_of_strings_are_filled(self):
+        columns = {"texts": pyarrow.array([["a", None], None, [None, "bc"], []], pyarrow.list_(pyarrow.string())),
+                   "pairs": pyarrow.array([["a", None], None, ["b", "c"], ["", "d"]],
+                                          pyarrow.list_(pyarrow.string(), 2))}
+        codes = pyarrow.array(["a", None, "", "b", "a", "b", "a", None]).dictionary_encode()
+        columns["codes"] = pyarrow.FixedSizeListArray.from_arrays(codes, 2)
+        columns["large"] = pyarrow.LargeListArray.from_arrays(pyarrow.array([0, 2, 2, 5, 8], pyarrow.int64()), codes)
+        path = self.folder / "holes.parquet"
+        parquet.write_table(pyarrow.table(columns), path, row_group_size=3)
+        batch = next(iter(self.loader(paths=path, columns=[], fill=dict.fromkeys(columns, 0), shuffle=False)))
+        lists = {name: tensor.tolist() for name, tensor in batch.items()}
+        self.assertEqual(texts_of_rows(lists, "texts"), [[b"a", b""], [], [b"", b"bc"], []])
+        self.assertEqual(texts_of_rows(lists, "pairs"), [[b"a", b""], [b"", b""], [b"b", b"c"], [b"", b"d"]])
+        self.assertEqual(texts_of_rows(lists, "codes"), [[b"a", b""], [b"", b"b"], [b"a", b"b"], [b"a", b""]])
+        self.assertEqual(texts_of_rows(lists, "large"), [[b"a", b""], [], [b"", b"b", b"a"], [b"b", b"a", b""]])
 
     def test_nulls_are_filled(self):
         types = {"b": pyarrow.bool_(), "u8": pyarrow.uint8(), "i8": pyarrow.int8(), "i16": pyarrow.int16(),

@@ -44,6 +44,38 @@ def ragged_table(rows):
         "small": pyarrow.array(numpy.arange(rows) % 100, pyarrow.int8())})
 
 
+def texts_table(rows, first=0):
+    """Columns of lists of strings; one of the rows is very long."""
+    draw = random.Random(rows + first)
+    words = [[draw.choice(("", "one", "dix-neuf \u00e9t\u00e9s")) for _ in range(draw.choice((0, 0, 1, 5)))]
+             for _ in range(rows)]
+    blobs = [[draw.randbytes(draw.randrange(9)) for _ in row[1:]] for row in words]
+    blobs[rows // 2] = [draw.randbytes(at) for at in range(300)]
+    pairs = [[f"{at}", "x" * (at % 3)] for at in range(rows)]
+    coded = pyarrow.ListArray.from_arrays(numpy.cumsum([0, *map(len, words)]).astype(numpy.int32), pyarrow.array(
+        [word for row in words for word in row], pyarrow.string()).dictionary_encode())
+    return pyarrow.table({
+        "id": numpy.arange(first, first + rows),
+        "words": pyarrow.array(words, pyarrow.list_(pyarrow.string())),
+        "small": pyarrow.array(numpy.arange(rows) % 100, pyarrow.int8()),
+        "blobs": pyarrow.array(blobs, pyarrow.large_list(pyarrow.large_binary())),
+        "pairs": pyarrow.array(pairs, pyarrow.list_(pyarrow.string(), 2)),
+        "word": pyarrow.array([row[0] if row else "-" for row in words]),
+        "coded": coded})
+
+
+def texts_of_rows(batch, name):
+    """Of a batch's tensors as lists: the strings of each row, as bytes."""
+    values, offsets, rows = (list(map(int, batch[name + end])) for end in ("", ".offsets", ".rows"))
+    assert offsets[0] == rows[0] == 0 and offsets[-1] == len(values) and rows[-1] == len(offsets) - 1
+    texts = [bytes(values[begin:end]) for begin, end in zip(offsets, offsets[1:])]
+    return [texts[begin:end] for begin, end in zip(rows, rows[1:])]
+
+
+def as_bytes(rows):
+    return [[text if isinstance(text, bytes) else text.encode() for text in row] for row in rows]
+
+
 def write_set(folder):
     """ROWS in files of several kinds, with what is no data beside them."""
     folder.mkdir()
