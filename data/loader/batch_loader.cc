@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <utility>
 
@@ -71,11 +72,22 @@ void BatchLoader::load_state(const std::string& text) {
     refuse(fmt::format("the state is one of seed {}, and this loader has {}; with another order it cannot go on",
                        state->seed, now.seed));
   }
-  const bool any_window = options_.shuffle && options_.window_size_bytes == ParquetLoaderOptions::auto_window;
-  if (state->window != now.window && !(any_window && state->window > 0)) {
+  // How many rows of strings or lists a window has depends on dtrain's version, too.
+  const bool is_automatic = options_.window_size_bytes == ParquetLoaderOptions::auto_window;
+  const bool is_ragged =
+      options_.window_size_bytes != 0 && state->window != RowOrder::whole_set && !files_.layout().ragged.empty();
+  const bool any_window = options_.shuffle && (is_automatic || is_ragged) && state->window > 0;
+  if (state->window != now.window && !any_window) {
     refuse(
         "the state is one of another window_size_bytes or shuffle, or of other columns; with another order it cannot "
         "go on");
+  }
+  if (state->window != now.window && !is_automatic) {
+    std::fputs(fmt::format("dtrain: {}: the state has a window of {} rows, and window_size_bytes gives {}; it goes on "
+                           "with that of the state\n",
+                           loader_name, state->window, now.window)
+                   .c_str(),
+               stderr);
   }
   ahead_.go_to(*state);
 }
@@ -107,14 +119,16 @@ void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::o
                               std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
   if (reads_through && !plan) files_.set().read_through(output.stopped());
+  JoinTime time = JoinTime::from_now();
   BatchSource source(
-      parts_, at, plan, output.stop(), [&output] { return output.is_asked(); }, reader);
+      parts_, at, plan, time, output.stop(), [&output] { return output.is_asked(); }, reader);
   for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {
       std::optional<HostBatch> batch = source.next(at, *share, output.times);
       if (const auto ranks = source.ranks()) node_ranks_ = ranks;
       if (!batch) return;
-      executed_ = true;  // before the first row
+      if (reader && reader->has_ended()) reader.reset();  // it broke: its memory is needed no more
+      executed_ = true;                                   // before the first row
       at.rows_done += share->batch_rows;
       if (!output.give(std::move(batch), at)) return;
     }

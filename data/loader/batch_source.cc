@@ -9,9 +9,10 @@
 namespace dtrain::data {
 
 BatchSource::BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan,
-                         const StopBell& stop, std::function<bool()> asks, std::unique_ptr<NodeReader>& reader)
+                         JoinTime& time, const StopBell& stop, std::function<bool()> asks,
+                         std::unique_ptr<NodeReader>& reader)
     : parts_(&parts), who_(plan ? plan->who : ""), stop_(&stop), asks_(std::move(asks)) {
-  if (plan) member_ = NodeMember::join(parts, from, *plan, stop, asks_, reader);
+  if (plan) member_ = NodeMember::join(parts, from, *plan, time, stop, asks_, reader);
 }
 
 std::optional<HostBatch> BatchSource::next(const OrderState& at, const BatchShare& share, LoaderTimes& times) {

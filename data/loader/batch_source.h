@@ -19,9 +19,9 @@ namespace dtrain::data {
 
 class BatchSource {
  public:
-  // Without a plan this rank reads by itself. All but the plan must outlive the source. `asks` and `reader` are those
-  // of NodeMember::join().
-  BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan,
+  // Without a plan this rank reads by itself. All but the plan and the time must outlive the source. `time`, `asks` and
+  // `reader` are those of NodeMember::join().
+  BatchSource(const LoaderParts& parts, const OrderState& from, const std::optional<NodePlan>& plan, JoinTime& time,
               const StopBell& stop, std::function<bool()> asks, std::unique_ptr<NodeReader>& reader);
 
   // This rank's share of the rows from `at` on. Nothing if `stop` has been rung. Throws DataError.

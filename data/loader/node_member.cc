@@ -19,6 +19,8 @@ constexpr std::chrono::seconds join_limit{10}, lag_limit{30}, reader_limit{300};
 constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 8192;
 constexpr std::uint64_t tail_bytes_min = std::uint64_t{1} << 30;
 constexpr std::chrono::milliseconds knock_again{5}, look_again_after{100};
+// Where other readers have taken the time for an answer.
+constexpr std::chrono::seconds answer_min{1};
 
 std::int64_t ring_rows_of(const RowOrder& order) {
   return std::clamp(order.spread() / 3 / 16, ring_rows_min, ring_rows_max);
@@ -52,28 +54,31 @@ void say_alone(const NodePlan& plan, const std::string& why) {
 
 }  // namespace
 
+JoinTime JoinTime::from_now() { return {std::chrono::steady_clock::now() + join_limit, reader_limit}; }
+
 std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
-                                             const StopBell& stop, std::function<bool()> asks,
+                                             JoinTime& time, const StopBell& stop, std::function<bool()> asks,
                                              std::unique_ptr<NodeReader>& reader) {
   const RowOrder order = parts.order(from);
   const RegionSize size = region_size(parts, order, plan);
   const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), join_limit, lag_limit};
   const NodeName name(fmt::format("{}\n{}", plan.job.name, plan.rows));
   std::string why = fmt::format("it has found no reader of its node within {} s", join_limit.count());
-  auto end = std::chrono::steady_clock::now() + join_limit;
   do {
     if (auto link = NodeLink::connect(name)) {
       if (!link->ask(plan.job.rank)) continue;
       const auto asked = std::chrono::steady_clock::now();
-      auto received = link->receive(reader_limit, stop);
+      const auto limit = std::max<std::chrono::milliseconds>(
+          std::chrono::duration_cast<std::chrono::milliseconds>(time.answer), answer_min);
+      auto received = link->receive(limit, stop);
+      const auto waited = std::chrono::steady_clock::now() - asked;
+      time.answer -= std::min(time.answer, waited);
+      time.find_until += waited;  // for this reader, and not for one to come
       if (!received) {
-        const auto waited = std::chrono::steady_clock::now() - asked;
-        if (waited >= reader_limit) {
-          why = fmt::format("the reader of its node has not answered for {} s", reader_limit.count());
-          break;
-        }
-        end += waited;  // for a reader that has gone, and not for one to come
-        continue;
+        if (waited < limit) continue;  // it has gone
+        why = fmt::format("the reader of its node has not answered for {} s",
+                          std::chrono::duration_cast<std::chrono::seconds>(limit).count());
+        break;
       }
       if (received->answer.kind == NodeAnswer::late) {
         say_alone(plan, fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
@@ -99,14 +104,15 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
     if (reader) continue;
     auto door = NodeDoor::open(name);
     if (!door) continue;
-    auto region = Region::create(size);
+    std::string no_region;
+    auto region = Region::create(size, no_region);
     if (!region) {
-      say_alone(plan, "there is no memory that ranks can share");
+      say_alone(plan, no_region);
       return nullptr;
     }
     const NodeReader::Work work{plan.who, from, plan.epoch_step, plan.ranks, plan.read_through};
     reader = std::make_unique<NodeReader>(std::move(*door), std::move(*region), limits, parts, work, stop);
-  } while (stop.pause(knock_again) && std::chrono::steady_clock::now() < end);
+  } while (stop.pause(knock_again) && std::chrono::steady_clock::now() < time.find_until);
   if (!stop) say_alone(plan, why);
   return nullptr;
 }
@@ -185,7 +191,9 @@ std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
   std::uint64_t beat = reader.beat;
   std::int64_t shown = reader.shown;
   while (shown < wanted) {
-    const std::uint32_t over = has_gone ? ReaderWords::left : reader.over.load();
+    // A reader that has gone may have said why before.
+    std::uint32_t over = reader.over;
+    if (has_gone && over == ReaderWords::reads) over = ReaderWords::left;
     if (over != ReaderWords::reads || *stop_) {
       shown = reader.shown;
       if (shown > row || *stop_) break;

@@ -1,6 +1,7 @@
 #pragma once
 // One rank's batches from the rows that the node's reader shows: finds the reader or becomes it, copies its own rows,
 // and says when it goes on by itself.
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,14 @@
 
 namespace dtrain::data {
 
+// How long a rank waits in join(), in all where several joins share it.
+struct JoinTime {
+  std::chrono::steady_clock::time_point find_until;  // a reader; later, by what a reader takes to answer
+  std::chrono::steady_clock::duration answer;        // of readers
+
+  static JoinTime from_now();
+};
+
 // How a loader takes part.
 struct NodePlan {
   std::string who;  // the loader, for what is written to standard error
@@ -34,11 +43,12 @@ struct NodePlan {
 
 class NodeMember {
  public:
-  // Waits for the reader, if there is one. Nothing: this rank reads by itself, and a line has said why, or `stop` has
-  // been rung. If this rank becomes the reader, `reader` has it. It ends when `stop` has been rung, and not before, for
-  // the others need it. `asks`: the program waits for a batch in this moment. All but the plan must outlive the member.
+  // Waits for the reader, if there is one, and takes what it waits from `time`. Nothing: this rank reads by itself, and
+  // a line has said why, or `stop` has been rung. If this rank becomes the reader, `reader` has it. It ends when `stop`
+  // has been rung, and not before, for the others need it. `asks`: the program waits for a batch in this moment. All
+  // but the plan must outlive the member.
   static std::unique_ptr<NodeMember> join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
-                                          const StopBell& stop, std::function<bool()> asks,
+                                          JoinTime& time, const StopBell& stop, std::function<bool()> asks,
                                           std::unique_ptr<NodeReader>& reader);
 
   // This rank's share of the rows from `at` on. Nothing: `stop` has been rung, or over() says why no more rows come.

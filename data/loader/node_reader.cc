@@ -79,6 +79,10 @@ void NodeReader::note(const std::exception& error) {
 
 void NodeReader::end(ReaderWords::Over why) {
   door_.reset();  // who comes now becomes the reader
+  // None is left, so the memory need not wait until this rank forgets the reader.
+  if (std::none_of(guests_.begin(), guests_.end(), [](const auto& guest) { return guest.has_value(); })) {
+    region_.free_rows();
+  }
   asking_.clear();
   region_.reader().over = why;
   for (auto& guest : guests_) {
@@ -219,7 +223,11 @@ void NodeReader::admit(NodeLink link, int rank) {
   const auto free = std::find(guests_.begin(), guests_.end(), std::nullopt);
   NodeAnswer answer{NodeAnswer::again, static_cast<std::uint32_t>(free - guests_.begin()), region_.size()};
   const ShareCore::Answer may = core_->ask(rank);
-  if (may == ShareCore::Answer::late) answer.kind = NodeAnswer::late;
+  if (may == ShareCore::Answer::late) {
+    answer.kind = NodeAnswer::late;
+    core_->came_late(rank);
+    if (region_.reader().ranks != 0) tell_ranks();
+  }
   if (may != ShareCore::Answer::welcome || free == guests_.end()) {
     link.answer(answer, -1);
     return;
@@ -246,10 +254,12 @@ void NodeReader::see_words() {
   }
 }
 
+void NodeReader::tell_ranks() { region_.reader().ranks = static_cast<std::uint32_t>(core_->known()); }
+
 void NodeReader::tell_missing() {
   const auto missing = core_->missing(reader_now());
   if (!missing) return;
-  region_.reader().ranks = static_cast<std::uint32_t>(core_->came());
+  tell_ranks();
   if (*missing == 0) return;
   std::fputs(fmt::format("dtrain: {}: {} of this node's {} ranks have not asked for these rows within {} s; "
                          "its reader goes on without. Where their options differ each rank reads by itself\n",

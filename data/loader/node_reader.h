@@ -55,6 +55,7 @@ class NodeReader {
   void admit(NodeLink link, int rank);
   void see_words();
   void tell_missing();
+  void tell_ranks();
   void note(const std::exception& error);
   void end(ReaderWords::Over why);
 

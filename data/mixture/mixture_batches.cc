@@ -103,7 +103,8 @@ void MixtureBatches::load_state(const std::string& text) {
   }
   if (state->orders != ahead_.at().orders) {
     refuse_mixture(
-        "the state is one of another seed, window_size_bytes or shuffle, or of other columns; with another order it "
+        "the state is one of another seed, window_size_bytes or shuffle, of other columns, or of an older dtrain whose "
+        "windows had other numbers of rows with strings or lists; with another order it "
         "cannot go on");
   }
   ahead_.go_to(std::move(*state));
@@ -138,9 +139,15 @@ void MixtureBatches::read_epochs(MixtureState at, Readers& readers, Ahead::Outpu
 bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Output& output) {
   const auto is_new = [](const SourceCount& one) { return one.taken == 0; };
   if (std::all_of(at.counts.begin(), at.counts.end(), is_new)) check_first_batch(at);
+  // First all leave the epoch before, so that its memory is free.
+  for (std::size_t i = 0; i < readers.size(); ++i) readers[i]->go_to(at.epoch, at.counts[i].taken);
+  JoinTime time = JoinTime::from_now();
   for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
-    readers[i]->go_to(at.epoch, at.counts[i].taken);
-    if (at.counts[i].weight > 0 || options_.fully_executed) readers[i]->begin();
+    if (at.counts[i].weight > 0) {
+      readers[i]->begin(time);
+    } else {
+      readers[i]->read_through();
+    }
   }
   MixtureOrder order = order_from(at);
   for (;;) {
@@ -159,6 +166,7 @@ std::optional<HostBatch> MixtureBatches::read(const std::vector<std::uint32_t>& 
                                               Readers& readers, LoaderTimes& times) const {
   const std::vector<SourceShare> shares = source_shares(rows, share, sources_.size());
   MixedBatch mixed(sources_.front()->tensors(), sources_.front()->layout(), share, allocate_);
+  for (const auto& reader : readers) reader->drop_ended();
   for (std::size_t i = 0; i < readers.size(); ++i) {
     std::span<const std::int64_t> places = shares[i].places;
     for (SourceRun run : shares[i].runs) {

@@ -26,6 +26,7 @@ SourceReader::SourceReader(SourceFiles& source, const MixtureThread& thread)
 
 void SourceReader::go_to(std::uint64_t epoch, std::int64_t taken) {
   if (epoch != epoch_ || taken != taken_) rows_.reset();
+  drop_ended();
   epoch_ = epoch;
   taken_ = taken;
 }
@@ -39,15 +40,20 @@ OrderState SourceReader::at() const {
           .digest = source_->files().set().digest()};
 }
 
-void SourceReader::begin() {
-  if (thread_->job) {
-    if (!rows_) open();
-  } else if (std::exchange(reads_through_, false)) {
-    source_->files().set().read_through(thread_->stop.flag());
-  }
+void SourceReader::drop_ended() {
+  std::erase_if(readers_, [](const auto& reader) { return reader->has_ended(); });
 }
 
-void SourceReader::open() {
+void SourceReader::begin(JoinTime& time) {
+  if (!rows_) open(time);
+}
+
+void SourceReader::read_through() {
+  if (std::exchange(reads_through_, false)) source_->files().set().read_through(thread_->stop.flag());
+}
+
+void SourceReader::open(JoinTime& time) {
+  drop_ended();
   std::optional<NodePlan> plan;
   claim_.reset();
   if (thread_->job && thread_->ranks != 1) {
@@ -58,15 +64,19 @@ void SourceReader::open() {
                     .ranks = thread_->ranks.value_or(thread_->job->local_ranks),
                     .read_through = std::exchange(reads_through_, false),
                     .epoch_step = std::uint64_t{1} << again_bits};
+  } else {
+    read_through();
   }
   std::unique_ptr<NodeReader> reader;
-  rows_ = std::make_unique<BatchSource>(parts_, at(), plan, thread_->stop, thread_->asks, reader);
+  rows_ = std::make_unique<BatchSource>(parts_, at(), plan, time, thread_->stop, thread_->asks, reader);
   if (reader) readers_.push_back(std::move(reader));
 }
 
 std::optional<HostBatch> SourceReader::next(std::int64_t count, bool is_own, LoaderTimes& times) {
-  std::erase_if(readers_, [](const auto& reader) { return reader->has_ended(); });
-  if (!rows_) open();
+  if (!rows_) {
+    JoinTime time = JoinTime::from_now();
+    open(time);
+  }
   const std::int64_t own = is_own ? count : 0;
   std::optional<HostBatch> batch = rows_->next(at(), {.batch_rows = count, .first = 0, .rows = own}, times);
   if (const auto ranks = rows_->ranks()) thread_->ranks = ranks;

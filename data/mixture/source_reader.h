@@ -34,17 +34,21 @@ class SourceReader {
   // The mixture's epoch begins with epoch `epoch` of the source. `taken` of its rows have been taken.
   void go_to(std::uint64_t epoch, std::int64_t taken);
   // Rows are going to be needed: finds the reader of the node or becomes it. All ranks do so at the begin of an epoch.
-  // A rank that first needs a rare source's row some time after the others would come too late. Without a node it
-  // reads the files once, if that is wanted and has not been done.
-  void begin();
+  // A rank that first needs a rare source's row some time after the others would come too late. `time` is that of all
+  // sources. Reads the files once, if that is wanted and neither has been done nor is the work of the node's reader.
+  void begin(JoinTime& time);
+  // No row is going to be needed: only reads the files, likewise.
+  void read_through();
   // The next `count` rows, which do not go beyond left_of_epoch(); with `is_own` false they are only passed. Nothing if
   // `stop` has been rung. Throws DataError.
   std::optional<HostBatch> next(std::int64_t count, bool is_own, LoaderTimes& times);
+  // Gives back the memory of readers that nobody needs any more.
+  void drop_ended();
   std::int64_t left_of_epoch() const { return source_->rows() - taken_ % source_->rows(); }
 
  private:
   OrderState at() const;
-  void open();
+  void open(JoinTime& time);
 
   SourceFiles* source_;
   const MixtureThread* thread_;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "data/base/random_bits.h"
@@ -157,12 +158,18 @@ std::optional<NodeDoor> NodeDoor::open(const NodeName& name) {
 NodeDoor::~NodeDoor() {
   if (fd() < 0) return;
   shutdown(fd(), SHUT_RDWR);
-  while (next()) continue;
+  while (accepted()) continue;
 }
+
+OwnedFd NodeDoor::accepted() { return OwnedFd(accept4(fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)); }
 
 std::optional<NodeLink> NodeDoor::next() {
   for (;;) {
-    OwnedFd socket(accept4(fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    OwnedFd socket = accepted();
+    if (!socket && (errno == EMFILE || errno == ENFILE)) {
+      throw std::system_error(errno, std::generic_category(),
+                              "its process has no descriptor left for a rank that comes; raise `ulimit -n`");
+    }
     if (!socket) return std::nullopt;
     if (is_same_user(socket.get())) return NodeLink(std::move(socket));
   }

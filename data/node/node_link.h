@@ -81,11 +81,13 @@ class NodeDoor {
   // Who waits at it hears that it has closed.
   ~NodeDoor();
   int fd() const { return socket_.get(); }
-  // One who waits at the door and is the same user. Nothing: there is none.
+  // One who waits at the door and is the same user. Nothing: there is none. Throws std::system_error if this process
+  // can have no more descriptors: who waits could not come, and would not go.
   std::optional<NodeLink> next();
 
  private:
   explicit NodeDoor(OwnedFd socket) : socket_(std::move(socket)) {}
+  OwnedFd accepted();
   NodeSocket socket_;
 };
 

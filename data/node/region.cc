@@ -1,10 +1,14 @@
 #include "data/node/region.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -39,13 +43,24 @@ std::size_t Region::tails_at(const RegionSize& size) {
   return (end + page_bytes - 1) / page_bytes * page_bytes;
 }
 
-std::optional<Region> Region::create(const RegionSize& size) {
+std::optional<Region> Region::create(const RegionSize& size, std::string& why) {
+  why = "its rows are too large for memory that ranks can share";
   if (!is_possible(size)) return std::nullopt;
+  // Beyond it a signal would end the process.
+  rlimit files{};
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur < bytes(size)) {
+    why = fmt::format("memory of {} bytes that ranks can share counts as a file, and `ulimit -f` allows {} bytes",
+                      bytes(size), files.rlim_cur);
+    return std::nullopt;
+  }
   OwnedFd memory(memfd_create("dtrain-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory || ftruncate(memory.get(), static_cast<off_t>(bytes(size))) != 0) return std::nullopt;
-  if (fcntl(memory.get(), F_ADD_SEALS, seals) != 0) return std::nullopt;
-  auto region = map(std::move(memory), size);
-  if (!region) return std::nullopt;
+  const bool is_made = memory && ftruncate(memory.get(), static_cast<off_t>(bytes(size))) == 0 &&
+                       fcntl(memory.get(), F_ADD_SEALS, seals) == 0;
+  auto region = is_made ? map(std::move(memory), size) : std::nullopt;
+  if (!region) {
+    why = fmt::format("there is no memory that ranks can share: {}", std::strerror(errno));
+    return std::nullopt;
+  }
   new (region->begin_) ReaderWords;
   std::byte* at = region->begin_ + sizeof(ReaderWords);
   for (std::uint64_t i = 0; i < size.members; ++i, at += sizeof(MemberWords)) new (at) MemberWords;
@@ -57,7 +72,14 @@ std::optional<Region> Region::open(OwnedFd memory, const RegionSize& size) {
   if (!is_possible(size) || fstat(memory.get(), &facts) != 0) return std::nullopt;
   if (static_cast<std::size_t>(facts.st_size) != bytes(size)) return std::nullopt;
   if ((fcntl(memory.get(), F_GET_SEALS) & seals) != seals) return std::nullopt;
-  return map(std::move(memory), size);
+  auto region = map(std::move(memory), size);
+  if (region) region->memory_ = OwnedFd();
+  return region;
+}
+
+void Region::free_rows() {
+  // Where the kernel cannot, the memory is free once all have unmapped it.
+  [[maybe_unused]] const int freed = madvise(rows(), bytes(size_) - rows_at(size_), MADV_REMOVE);
 }
 
 std::optional<Region> Region::map(OwnedFd memory, const RegionSize& size) {

@@ -48,8 +48,8 @@ struct RegionSize {
 
 class Region {
  public:
-  // Nothing: the kernel has no memory of this kind.
-  static std::optional<Region> create(const RegionSize& size);
+  // Nothing: `why` says why there is no such memory.
+  static std::optional<Region> create(const RegionSize& size, std::string& why);
   // Of what create() has made in another process. Nothing: it is no such memory, or not of this size.
   static std::optional<Region> open(OwnedFd memory, const RegionSize& size);
   Region(Region&& other) noexcept;
@@ -57,7 +57,10 @@ class Region {
   ~Region();
 
   const RegionSize& size() const { return size_; }
+  // What create() has made. open() keeps no descriptor: a mixture has a region for each source.
   int fd() const { return memory_.get(); }
+  // The kernel gets the memory of rows and tails back. Nobody may read them any more, in any process.
+  void free_rows();
   ReaderWords& reader() const;
   std::span<MemberWords> members() const;
   // The slots of the next `count` rows from `row` on, or as many as lie side by side.

@@ -117,10 +117,7 @@ void ParquetSet::open(File& file, const std::vector<std::string>& columns) {
   const std::string& path = file.data.path;
   const auto reader = open_reader(pool_.get(), file.data, open_first(file.data, pool_.get()), nullptr, &seconds);
   const std::shared_ptr<parquet::FileMetaData> footer = reader->parquet_reader()->metadata();
-  if (footers_kept_ + footer->size() <= footers_kept_max) {
-    footers_kept_ += footer->size();
-    file.footer = footer;
-  }
+  keep(file, footer);
   const std::shared_ptr<arrow::Schema> schema = must_all(path, [&]() -> arrow::Result<std::shared_ptr<arrow::Schema>> {
     std::shared_ptr<arrow::Schema> read;
     ARROW_RETURN_NOT_OK(reader->GetSchema(&read));
@@ -174,10 +171,25 @@ bool ParquetSet::is_remote() const {
 }
 
 void ParquetSet::forget_footers() {
-  if (footers_kept_ == 0) return;
-  footers_kept_ = 0;
-  for (const auto& file : files_) file->footer.reset();
+  {
+    const std::lock_guard lock(footers_lock_);
+    if (footers_kept_ == 0) return;
+    footers_kept_ = 0;
+    for (const auto& file : files_) file->footer.reset();
+  }
   malloc_trim(0);  // they are many small blocks, which malloc would keep
+}
+
+std::shared_ptr<parquet::FileMetaData> ParquetSet::kept_footer(const File& file) const {
+  const std::lock_guard lock(footers_lock_);
+  return file.footer;
+}
+
+void ParquetSet::keep(File& file, const std::shared_ptr<parquet::FileMetaData>& footer) const {
+  const std::lock_guard lock(footers_lock_);
+  if (file.footer || footers_kept_ + footer->size() > footers_kept_max) return;
+  footers_kept_ += footer->size();
+  file.footer = footer;
 }
 
 void ParquetSet::read_through(const std::atomic<bool>& stop, const std::function<void()>& after_part) const {
@@ -199,12 +211,15 @@ std::unique_ptr<DecodedGroup> ParquetSet::read(std::size_t group, const std::ato
 }
 
 std::unique_ptr<DecodedGroup> ParquetSet::decode(std::size_t group, const std::atomic<bool>& stop) const {
-  const File& file = *groups_[group].file;
+  File& file = *groups_[group].file;
   auto decoded = std::make_unique<ArrowGroup>();
   decoded->rows = group_rows_[group];
   const auto begin = std::chrono::steady_clock::now();
+  auto footer = kept_footer(file);
+  const bool is_kept = footer != nullptr;
   const auto reader =
-      open_reader(pool_.get(), file.data, open_file(file.data, pool_.get()), file.footer, &decoded->disk_seconds);
+      open_reader(pool_.get(), file.data, open_file(file.data, pool_.get()), std::move(footer), &decoded->disk_seconds);
+  if (!is_kept) keep(file, reader->parquet_reader()->metadata());
   std::vector<int> leaves;
   for (const int field : file.fields)
     add_leaves(reader->manifest().schema_fields[static_cast<std::size_t>(field)], leaves);

@@ -8,10 +8,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "data/base/row_layout.h"
+
+namespace parquet {
+class FileMetaData;
+}
 
 namespace dtrain::data {
 
@@ -48,7 +53,8 @@ class ParquetSet {
   // Whether files are in an object store.
   bool is_remote() const;
 
-  // Gives back the memory of the footers, which read() then reads again each time: for who does not call it.
+  // Gives back the memory of the footers, for who does not call read(), which reads each again once. Another thread may
+  // be in read().
   void forget_footers();
   // Reads all files once, so that the kernel has them in memory as far as there is room. Calls `after_part`, if
   // that is one, at least each MB. Throws DataError.
@@ -60,11 +66,14 @@ class ParquetSet {
  private:
   struct File;
   struct Group {
-    const File* file;
+    File* file;
     int number;  // in its file
   };
   std::unique_ptr<DecodedGroup> decode(std::size_t group, const std::atomic<bool>& stop) const;
   void open(File& file, const std::vector<std::string>& columns);
+  std::shared_ptr<parquet::FileMetaData> kept_footer(const File& file) const;
+  // If there is room for it.
+  void keep(File& file, const std::shared_ptr<parquet::FileMetaData>& footer) const;
 
   std::unique_ptr<GroupPool> pool_;  // what read() returns must not outlive it
   std::vector<std::unique_ptr<File>> files_;
@@ -72,7 +81,8 @@ class ParquetSet {
   std::vector<Column> columns_;
   std::vector<std::int64_t> group_rows_, group_tails_;
   std::uint64_t digest_ = 0;
-  std::uint64_t footers_kept_ = 0;  // bytes
+  mutable std::mutex footers_lock_;  // for these bytes, and the footers of the files
+  mutable std::uint64_t footers_kept_ = 0;
 };
 
 }  // namespace dtrain::data

@@ -36,6 +36,8 @@ class ShareCore {
   // for their next reader. late: they have passed, and it has never been here.
   enum class Answer { welcome, again, late };
   Answer ask(int rank) const;
+  // After `late`: it reads by itself, and may come in time to the next reader.
+  void came_late(int rank) { late_.insert(rank); }
   // After `welcome`.
   void joined(std::size_t member, int rank);
   // It has ended, or its process has.
@@ -69,10 +71,11 @@ class ShareCore {
 
   // How many ranks did not come in time, once, when that is known.
   std::optional<int> missing(Time now);
-  // How many have come, those that have left again among them.
-  int came() const { return static_cast<int>(came_.size()); }
+  // How many have come, those that have left again or have come too late among them. The next reader expects as many.
+  int known() const { return came() + static_cast<int>(late_.size()); }
 
  private:
+  int came() const { return static_cast<int>(came_.size()); }
   bool awaits(Time now) const { return came() < expected_ && now < begun_ + limits_.join; }
 
   const ShareLimits limits_;
@@ -82,7 +85,7 @@ class ShareCore {
   std::int64_t floor_;
   Time still_since_;  // somebody starves, the floor has not risen, and no row was shown
   bool told_missing_ = false;
-  std::set<int> came_;
+  std::set<int> came_, late_;
   std::vector<std::optional<Seen>> members_;
 };
 

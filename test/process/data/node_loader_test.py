@@ -24,12 +24,14 @@ WINDOW = 8 * GROUP + 16 * 2048
 class Rank:
     """A worker process. Its answer to a job comes when it is asked for."""
 
-    def __init__(self, rank, round=0):
+    def __init__(self, rank, round=0, limit=""):
+        """limit: arguments of ulimit."""
         self.rank = rank
         names = {"RANK": rank, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": RANKS, "DTRAIN_ROUND": round,
                  "TORCHELASTIC_RUN_ID": f"node-loader-{os.getpid()}"}
         self.process = subprocess.Popen(
-            [WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            ["sh", "-c", f'ulimit {limit}; exec "$0"', WORKER] if limit else [WORKER], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **{name: str(value) for name, value in names.items()}})
 
     def begin(self, options, **job):
@@ -130,6 +132,16 @@ class NodeLoader(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 9)
         self.ask(each={rank: {"env": {"LOCAL_RANK": str(rank)}} for rank in range(RANKS)}, batches=1)
 
+    def test_memory_that_counts_as_a_file(self):
+        """ulimit -f, in blocks of 512 bytes, is less than what strings could need. Nobody dies of it."""
+        ranks = [Rank(rank, round=2, limit="-f 100000") for rank in range(RANKS)]
+        try:
+            self.same(self.ask(self.ragged_options(), ranks, epochs=2), self.alone(self.ragged_options(), epochs=2))
+        finally:
+            said = [rank.end() for rank in ranks]
+        line = "counts as a file, and `ulimit -f` allows 51200000 bytes; this rank reads by itself"
+        self.assertEqual([text.count(line) for text in said], RANKS * [1])
+
     def test_two_loaders_of_a_program_with_the_same_rows(self):
         """As when training's files are those of an evaluation, too. Each has a reader of its own."""
         expected, begin = self.alone(epochs=2), time.monotonic()
@@ -142,6 +154,30 @@ class NodeLoader(unittest.TestCase):
         states = [batch["state"] for batch in self.alone(epochs=2)[0]["epochs"][1]]
         for state in states[:3]:
             self.same(self.ask(state=state, epochs=3), self.alone(state=state, epochs=3))
+
+    def test_a_state_of_strings_with_another_window(self):
+        """As an older dtrain counted it. The loader goes on with the rows that are left."""
+        options = self.ragged_options()
+        states = [batch["state"] for batch in self.alone(options)[0]["epochs"][0]]
+        job = {"state": states[3], "epochs": 2}
+        self.same(self.ask({**options, "window": 900_000}, **job), self.alone(options, **job))
+
+    def test_a_rank_that_reads_on_by_itself_keeps_footers(self):
+        """It has given back their memory, because another rank was the reader. Each footer is read once more."""
+        columns = pyarrow.table({f"f{at}": numpy.arange(20_000) % 7 for at in range(30)})
+        folder = self.write("footers", columns.append_column("id", columns[0]), row_group_size=200)
+        [file] = pathlib.Path(folder).iterdir()
+        footer = int.from_bytes(file.read_bytes()[-8:-4], "little")
+        self.assertLess(footer, 500_000)
+        reader, rest = self.ranks[0], self.ranks[1:]
+        options = {"paths": [folder], "batch_size": 50, "window": 400_000}
+        reader.begin(options, batches=30)  # more than can be shown before the others come
+        self.until_shares(reader)
+        before = [rank.bytes_read() for rank in rest]
+        self.ask(options, rest)
+        reader.answer()
+        for rank, bytes_before in zip(rest, before):
+            self.assertLess(rank.bytes_read() - bytes_before, 4 * footer + file.stat().st_size)
 
     def test_each_byte_is_read_once(self):
         rows, draw = 100_000, random.Random(1)
@@ -215,6 +251,12 @@ class NodeLoader(unittest.TestCase):
         """It maps a reader's memory."""
         return "memfd:dtrain-rows" in pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text()
 
+    @staticmethod
+    def regions(rank):
+        """The readers' memories that it maps."""
+        lines = pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text().splitlines()
+        return {line.split()[4] for line in lines if "memfd:dtrain-rows" in line}
+
     def until_shares(self, rank):
         end = time.monotonic() + 30
         while not self.shares(rank):
@@ -256,6 +298,29 @@ class NodeLoader(unittest.TestCase):
                 with self.subTest(options=options, ends=ends):
                     job = {"mixture": self.sources(), "steps": steps, "ends": ends}
                     self.same(self.ask(options, **job), self.alone(options, **job))
+
+    def test_strings_and_lists_of_a_mixture(self):
+        names = [self.write(f"texts-{first}", ragged_table(4000).slice(first, rows), row_group_size=GROUP)
+                 for first, rows in ((0, 2500), (2500, 300))]
+        for options in ({"window": 0}, {"window": 900_000, "batch_size": 33}):
+            with self.subTest(options=options):
+                options = {**self.ragged_options(), **options}
+                job = {"mixture": dict(zip(names, (3, 1))), "steps": [{}, {"batches": 3}], "values": True}
+                self.same(self.ask(options, **job), self.alone(options, **job))
+
+    def test_memory_of_a_mixture(self):
+        """Readers of earlier epochs go, and a source without a weight needs none."""
+        weights = {**self.sources(), self.books: 0, self.code: 0}
+        options = {"fully_executed": True, "prefetch": 1}
+        for rank in self.ranks:
+            rank.begin(options, mixture=weights, steps=24 * [{}], quiet=True, wait=True)
+        self.assertEqual([rank.answer() for rank in self.ranks], RANKS * [{"ready": True}])
+        regions = set.union(*(self.regions(rank) for rank in self.ranks))
+        for rank in self.ranks:
+            rank.go_on()
+        self.assertEqual({rank.answer()["epoch"] for rank in self.ranks}, {24})
+        # Each rank has those of the epochs that the ranks are in, and sees with its next batch which ones have ended.
+        self.assertLessEqual(len(regions), 3 * RANKS)
 
     def test_a_mixture_goes_on_exactly(self):
         """With new weights between batches, and from a state."""

@@ -198,19 +198,22 @@ TEST_CASE("the first rows wait for ranks that have not come, for a while") {
   core.saw(1, {.passed = 60});
   CHECK(core.floor(10s) == 60);
   CHECK(core.missing(10s) == 1);
-  CHECK(core.came() == 2);
+  CHECK(core.known() == 2);
   CHECK_FALSE(core.missing(11s));
   CHECK(core.ask(2) == Answer::late);
   CHECK(core.ask(1) == Answer::again);
+  // The next reader waits for it, too.
+  for (int times = 0; times < 2; ++times) core.came_late(2);
+  CHECK(core.known() == 3);
 }
 
 TEST_CASE("which ranks come does not matter, nor if more do than came before") {
   ShareCore core(limits, 3, 0, 0ms);
   for (const int rank : {1, 2, 3}) core.joined(static_cast<std::size_t>(rank), rank);
   CHECK(core.missing(10s) == 0);
-  CHECK(core.came() == 3);
+  CHECK(core.known() == 3);
   core.joined(0, 0);
-  CHECK(core.came() == 4);
+  CHECK(core.known() == 4);
 }
 
 TEST_CASE("when all ranks have come nobody waits") {
