@@ -89,10 +89,11 @@ int wait_for(pid_t child) {
   return status;
 }
 
-// What the nodes are asked, in a child, one question at a time.
+// What the nodes are asked, in a child, one question at a time. Each question has an answer, which goes to `socket` as
+// dtrain-data reads it.
 class NodesAsked {
  public:
-  NodesAsked(const AskNodes& ask, const sigset_t& mask) : ask_(ask), mask_(mask) {}
+  NodesAsked(const AskNodes& ask, const sigset_t& mask, int socket) : ask_(ask), mask_(mask), socket_(socket) {}
   ~NodesAsked() {
     signal(SIGTERM);
     if (child_ > 0) wait_for(child_);
@@ -100,9 +101,10 @@ class NodesAsked {
   NodesAsked(const NodesAsked&) = delete;
   NodesAsked& operator=(const NodesAsked&) = delete;
 
-  // Readable once the answer is there. -1: nothing is asked.
+  // Readable once the child has ended. -1: nothing is asked.
   int end() const { return end_.get(); }
-  void signal(int number) const {
+  void signal(int number) {
+    was_told_to_end_ = true;
     if (child_ > 0) ::kill(child_, number);
   }
   // A build that was given up has left its question: its answer comes first.
@@ -110,6 +112,7 @@ class NodesAsked {
     waiting_ = std::move(folder);
     if (child_ > 0) return signal(SIGTERM);
     folder_ = std::exchange(waiting_, {});
+    was_told_to_end_ = false;
     const pid_t parent = ::getpid();
     std::fflush(nullptr);
     child_ = ::fork();
@@ -120,21 +123,37 @@ class NodesAsked {
       std::fflush(nullptr);
       ::_exit(code);
     }
-    if (child_ > 0) end_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child_, 0)));
+    if (child_ < 0) return answer(fail(system_error("the other nodes cannot be asked: fork", errno)));
+    end_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child_, 0)));
+    if (end_) return;
+    const Error why = system_error("the other nodes cannot be asked: pidfd_open", errno);
+    signal(SIGTERM);
+    wait_for(std::exchange(child_, 0));
+    answer(fail(why));
   }
-  // The answer, as dtrain-data reads it.
-  std::string take() {
-    const int code = exit_code_of_status(wait_for(std::exchange(child_, 0)));
+  // Call once the child has ended.
+  void conclude() {
+    const int status = wait_for(std::exchange(child_, 0));
     end_.reset();
-    std::string line = nlohmann::json{{"asks", folder_}, {"code", code}}.dump() + "\n";
-    if (!waiting_.empty()) begin(std::move(waiting_));
-    return line;
+    if (WIFSIGNALED(status) && !was_told_to_end_)
+      fail(Error{ErrorKind::system,
+                 fmt::format("the process that asks the other nodes was killed by signal {}", WTERMSIG(status))});
+    answer(exit_code_of_status(status));
+    if (!waiting_.empty()) begin(std::exchange(waiting_, {}));
   }
 
  private:
+  // A few bytes, which a socket takes at once. Its reader may have gone.
+  void answer(int code) const {
+    const std::string line = nlohmann::json{{"asks", folder_}, {"code", code}}.dump() + "\n";
+    static_cast<void>(::send(socket_, line.data(), line.size(), MSG_NOSIGNAL));
+  }
+
   const AskNodes& ask_;
   const sigset_t& mask_;
+  int socket_;
   pid_t child_ = 0;
+  bool was_told_to_end_ = false;
   UniqueFd end_{};
   std::string folder_{}, waiting_{};
 };
@@ -162,17 +181,13 @@ void attend_to(int socket, int signals, pid_t child, NodesAsked& nodes, DataAnsw
       ::kill(child, answer.signal);
       nodes.signal(answer.signal);
     }
-    if ((ready[2].revents & POLLIN) != 0) {
-      const std::string line = nodes.take();
-      // A few bytes, which a socket takes at once. Its reader may have gone.
-      static_cast<void>(::send(socket, line.data(), line.size(), MSG_NOSIGNAL));
-    }
+    if ((ready[2].revents & POLLIN) != 0) nodes.conclude();
     if (ready[0].revents == 0) continue;
     const ssize_t got = ::read(socket, chunk.data(), chunk.size());
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     if (answer.text.size() < kMostAnswer) answer.text.append(chunk.data(), static_cast<std::size_t>(got));
-    if (auto folder = take_question(answer.text)) nodes.begin(std::move(*folder));
+    while (auto folder = take_question(answer.text)) nodes.begin(std::move(*folder));
   }
 }
 
@@ -210,7 +225,7 @@ Result<DataAnswer> ask_dtrain_data(const std::string& command, const std::string
   its_end.reset();
   DataAnswer answer;
   {
-    NodesAsked nodes(ask, held.before);
+    NodesAsked nodes(ask, held.before, own_end.get());
     attend_to(own_end.get(), signals.get(), child, nodes, answer);
   }
   const int status = wait_for(child);

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using SteadyTime = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookEvery{250};
+constexpr const char* kEnded = "ended";              // in what a build has left: its writer is known to be dead
 constexpr std::chrono::minutes kCommitPatience{10};  // what is built is worth it
 
 LeaseTime now_of_lease() { return std::chrono::duration_cast<LeaseTime>(SteadyTime::now().time_since_epoch()); }
@@ -69,14 +70,14 @@ class EntryBuilder {
   // another job has taken the lease, or somebody has removed the cache.
   bool run(bool last_is_dead) {
     clear_damaged();
-    take_leftovers(last_is_dead);
     try {
-      const auto work = [this] {
-        if (wanted_.before_build) wanted_.before_build(folder_);
-        fill_entry(folder_, wanted_);
-      };
-      run_in_child(
-          work, [this] { beat(); }, signals_);
+      if (wanted_.before_build) {  // in an empty folder: what is left to go on with outlives a no
+        if (last_is_dead) mark_leftovers();
+        make_folder();
+        in_child([this] { wanted_.before_build(folder_); });
+      }
+      take_leftovers(last_is_dead);
+      in_child([this] { fill_entry(folder_, wanted_); });
       commit();
       return true;
     } catch (const LeaseLost&) {
@@ -84,8 +85,8 @@ class EntryBuilder {
     } catch (const CacheError& error) {
       // Who has replaced this build may have removed its folder.
       if (!lease_.is_ours()) return false;
-      // Not every library says so itself.
-      if (!is_disk_full(cache_.path())) throw;
+      // Not every library says so itself. Without words the reason was said before.
+      if (*error.what() == '\0' || !is_disk_full(cache_.path())) throw;
       throw CacheError(kSystemCode, fmt::format("{}: the disk is full; make room, e.g. by `dtrain cache gc`, or choose "
                                                 "another cache_dir ({})",
                                                 cache_.path().string(), error.what()));
@@ -94,6 +95,11 @@ class EntryBuilder {
 
  private:
   struct LeaseLost {};
+
+  void in_child(const std::function<void()>& work) {
+    run_in_child(
+        work, [this] { beat(); }, signals_);
+  }
 
   void clear_damaged() {
     const CacheFolder::Found found = cache_.find(wanted_.key);
@@ -110,17 +116,43 @@ class EntryBuilder {
     fs::remove_all(path, ignored);
   }
 
+  void make_folder() const {
+    std::error_code error;
+    fs::create_directory(folder_, error);
+    if (error) throw_system(folder_, error.value());
+  }
+
+  // The newest that has something in it: the lease that says the same is gone after a no.
+  void mark_leftovers() const {
+    std::vector<fs::path> left = cache_.leftovers_of(wanted_.key);
+    const auto is_full = [](const fs::path& each) {
+      std::error_code error;
+      return fs::is_directory(fs::symlink_status(each, error)) && !fs::is_empty(each, error) && !error;
+    };
+    const auto newest = std::find_if(left.rbegin(), left.rend(), is_full);
+    if (newest != left.rend() && is_own(*newest)) write_new_file(*newest / kEnded, "");
+  }
+
+  // It removes no folder with anything in it.
+  static bool is_removed_as_empty(const fs::path& path) {
+    std::error_code ignored;
+    return fs::remove(path, ignored);
+  }
+
   // This job has the lease, so nobody else's build counts.
   void take_leftovers(bool may_go_on) {
     std::vector<fs::path> left = cache_.leftovers_of(wanted_.key);
-    if (may_go_on && wanted_.resumes && !left.empty() && is_own(left.back()) && rename_if_there(left.back(), folder_)) {
+    std::erase_if(left, is_removed_as_empty);  // the one of the question, and of a build that was killed in its own
+    // The mark goes before anybody writes.
+    std::error_code ignored;
+    const bool is_own_one = !left.empty() && is_own(left.back());
+    const bool is_marked = is_own_one && fs::remove(left.back() / kEnded, ignored);
+    if ((may_go_on || is_marked) && wanted_.resumes && is_own_one && rename_if_there(left.back(), folder_)) {
       left.pop_back();
       for (const char* name : {"meta.json", "used"}) remove_tree(folder_ / name);
     }
     for (const fs::path& each : left) remove_if_allowed(each);
-    std::error_code error;
-    fs::create_directory(folder_, error);
-    if (error) throw_system(folder_, error.value());
+    make_folder();
   }
 
   void beat() {

@@ -21,7 +21,8 @@ struct EntryWanted {
   std::vector<CacheInput> inputs{};
   // Fills the folder, in a process of its own. Throws what is one line for the user.
   std::function<RowsOfSplits(const std::filesystem::path& folder)> build{};
-  // Called before `build`, in its process, with its folder. Throws CacheError: there is to be no build.
+  // Called before `build`, in a process of its own, with the folder of the build, which is empty. Throws CacheError:
+  // there is to be no build. What a killed build has left stays then.
   std::function<void(const std::filesystem::path& folder)> before_build{};
   // Whether it goes on with what a killed build of the same key has left in the folder. Else the folder is empty.
   bool resumes = false;

@@ -49,6 +49,25 @@ std::string modules_beside(const fs::path& dtrain) {
   return {};
 }
 
+// The file may be on this host alone. dtrain takes the text out of its environment, and makes a private file of it on
+// each host.
+void send_credentials(std::map<std::string, std::string>& environment) {
+  const auto found = environment.find(kStoreCredentials);
+  if (found == environment.end() || found->second.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw CacheError(kUsageCode, fmt::format("{}: {}: {}", kStoreCredentials, found->second, why));
+  };
+  std::error_code error;
+  const fs::path file = fs::canonical(found->second, error);
+  if (error) refuse(error.message());
+  constexpr mode_t kOfOthers = 077;
+  if (const auto facts = facts_of(file); facts && (facts->st_mode & kOfOthers) != 0)
+    refuse("others can read or change these credentials; do `chmod 600` on the file");
+  const auto json = nlohmann::json::parse(read_small_file(file).value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse("it is no JSON object of names and values, as AWS_ACCESS_KEY_ID");
+  found->second = json.dump();
+}
+
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   pointers.reserve(texts.size() + 1);
@@ -126,8 +145,9 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
   for (const std::string& file : input) list += file + "\n";
   write_new_file(work / "input", list);
   const std::string output = (work / "rows").string();
-  judge(job, run_to_end(script_job_words(job, (work / "input").string(), output),
-                        script_job_environment(job, own_environment(), modules_beside(job.dtrain), folder.string())));
+  auto environment = script_job_environment(job, own_environment(), modules_beside(job.dtrain), folder.string());
+  if (job.on_ray) send_credentials(environment);
+  judge(job, run_to_end(script_job_words(job, (work / "input").string(), output), environment));
   const std::vector<std::string> files = files_of_result(output);
   if (files.empty()) throw CacheError(1, fmt::format("{}: process() of {} has left no row", kKey, job.script));
   const fs::path made = work / "made";
@@ -143,6 +163,7 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
 
 void run_workers(const WorkerJob& job, const fs::path& folder) {
   auto environment = data_job_environment(own_environment());
+  if (!job.nodes.empty()) send_credentials(environment);
   environment["DTRAIN_DATA_BUILD"] = folder.string();  // each node looks whether it may write there
   const int status = run_to_end(worker_job_words(job, folder.string()), environment);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;

@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kEnginePython = "DTRAIN_ENGINE_PYTHON";
 // Where MUNGE is, by which nodes recognise each other.
 constexpr std::string_view kMungeSocket = "DTRAIN_MUNGE_SOCKET";
+// How inputs in an object store are read.
+constexpr std::string_view kStoreTimeout = "DTRAIN_STORE_TIMEOUT_S";
 // A partition may have all its tries (MOST_TRIES of parts.py), and is named by the start after them.
 constexpr int kTriesOfPartition = 3;
 constexpr int kSecondsToEnd = 5;  // once the job is asked to
@@ -33,7 +35,8 @@ std::vector<std::string> where_it_runs(const ScriptJob& job) {
 }
 
 bool is_of_dtrain(std::string_view name) {
-  return name != kEnginePython && name != kMungeSocket && (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
+  return name != kEnginePython && name != kMungeSocket && name != kStoreCredentials && name != kStoreTimeout &&
+         (name.starts_with("DTRAIN_") || name.starts_with("PET_"));
 }
 
 }  // namespace

@@ -34,8 +34,11 @@ std::optional<std::string> not_parquet(const nlohmann::json& recipe, const std::
 // The command that runs it. `list`: a file with the path of an input in each line. `output`: the folder of its result.
 std::vector<std::string> script_job_words(const ScriptJob& job, const std::string& list, const std::string& output);
 
+// A file with the credentials of object stores.
+inline constexpr const char* kStoreCredentials = "DTRAIN_STORE_CREDENTIALS";
+
 // The environment of a job that makes a data set, out of that of this process: variables of dtrain's own are for the
-// job that wants the data set.
+// job that wants the data set. Those for the inputs in an object store stay.
 std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env);
 // The same for that of a script. `modules`: a folder with dtrain's modules for Python; may be empty. `build`: the
 // folder of the entry that is built: each node of a cluster looks whether it may write there before it starts workers.

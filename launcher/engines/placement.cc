@@ -137,9 +137,9 @@ void Placement::verdict_of(std::size_t host, std::string_view line, MonoTime now
     if (agents_[i].is_late && agents_[i].state == Agent::State::present) give_late_task(i, now);
 }
 
-// All answers count: whoever asks can then mend all hosts at once.
+// All answers count: whoever asks can then mend all hosts at once. An agent that gives none has said no.
 void Placement::conclude_look(std::size_t host, const Result<void>& verdict) {
-  agents_[host].state = Agent::State::ready;
+  if (agents_[host].state == Agent::State::present) agents_[host].state = Agent::State::ready;
   if (!verdict) {
     Error why = verdict.error();
     why = why.in(name(host));
@@ -149,7 +149,7 @@ void Placement::conclude_look(std::size_t host, const Result<void>& verdict) {
       unseen_ = std::move(why);
   }
   for (const Agent& agent : agents_)
-    if (agent.is_member && agent.state != Agent::State::ready) return;
+    if (agent.is_member && agent.state == Agent::State::present) return;
   end_placement(unseen_ ? Result<int>(std::move(*unseen_)) : Result<int>(0));
 }
 
@@ -212,8 +212,13 @@ void Placement::ended(int host, int status, MonoTime now) {
     if (stage_ == Stage::meeting) meet(now);
     return;
   }
+  const bool has_answered = agent.state == Agent::State::ready;
   agent.state = Agent::State::gone;
   if (!agent.is_member || stage_ == Stage::over) return;
+  if (request_.only_looks) {
+    if (!has_answered) conclude_look(at, Error{ErrorKind::system, why});
+    return;
+  }
   if (stage_ == Stage::judging) return fail({ErrorKind::system, fmt::format("{}: {}", name(at), why)});
   bool is_last = true, is_first = true;
   for (const Agent& each : agents_) {
@@ -265,6 +270,10 @@ void Placement::look_at(MonoTime now) {
     const bool room = !(meets && request_.named_by_cards);
     const std::string why = fmt::format("{} within {:g} s{}", room ? "no answer" : "the engine has not started it",
                                         in_seconds(kPatience), agent.complaints.empty() ? "" : "; " + last_words(i));
+    if (!meets && request_.only_looks) {
+      conclude_look(i, Error{ErrorKind::system, why});
+      continue;
+    }
     if (!meets) return fail({ErrorKind::system, fmt::format("{}: {}", name(i), why)});
     orders_.push_back({Order::What::drop, int(i), {}});
     has_no_agent(i, with_advice(why, i), room ? ErrorKind::system : ErrorKind::unavailable);
@@ -348,7 +357,7 @@ Result<void> Placement::give_task(std::size_t at, const std::vector<std::size_t>
   if (task.place.nnodes.empty()) task.place.nnodes = std::to_string(members.size());
   if (request_.numbered && several)
     task.place.node_rank = std::to_string(std::find(members.begin(), members.end(), at) - members.begin());
-  if (!request_.meets_elsewhere && several) {
+  if (!request_.meets_elsewhere && !request_.only_looks && several) {  // who only looks meets nobody
     task.place.endpoint = endpoint(at, members);
     if (task.place.endpoint.empty()) return no_way(members, at);
   }

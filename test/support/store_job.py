@@ -1,6 +1,7 @@
 """A job whose data set is in an S3 store (moto's), with credentials that its config alone has, for tests of engines."""
 import os
 import pathlib
+import secrets
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -8,14 +9,13 @@ sys.path.append(str(ROOT / "test/process/data"))
 
 from s3_server import S3Server  # noqa: E402
 
-SECRET = "hunter2-of-the-config"
 ROWS = 60
 # Says what it has read, and which processes of this user show the secret to all who may look.
 TRAIN = f"""
 import os, pathlib
 import dtrain
 rows = sum(len(batch["x"]) for batch in dtrain.ParquetLoader(batch_size=8))
-shown, secret = [], {SECRET[::-1]!r}[::-1].encode()  # its file does not have it either
+shown, secret = [], (REVERSED)[::-1].encode()  # its file does not have it either
 for each in pathlib.Path("/proc").iterdir():
     for name in ("cmdline", "environ") if each.name.isdigit() else ():
         try:
@@ -35,7 +35,9 @@ class StoreJob:
         test.addCleanup(self.server.close)
         self.folder = pathlib.Path(folder)
         (self.folder / "in.csv").write_text("x\n" + "".join(f"{i}\n" for i in range(ROWS)))
-        (self.folder / "train.py").write_text(TRAIN)
+        # One of this job alone: workers look at all processes, those of other tests as well.
+        self.secret = f"hunter2-{secrets.token_hex(8)}"
+        (self.folder / "train.py").write_text(TRAIN.replace("(REVERSED)", repr(self.secret[::-1])))
         file = self.folder / "job.yaml"
         file.write_text(f"""dataset: {{input: {self.folder}/in.csv}}
 {config}
@@ -43,7 +45,7 @@ backend:
   cache_dir: s3://bucket/cache
   cache_credentials:
     s3:
-      client_kwargs: {{aws_access_key_id: ann, aws_secret_access_key: {SECRET}, endpoint_url: '{self.server.url}'}}
+      client_kwargs: {{aws_access_key_id: ann, aws_secret_access_key: {self.secret}, endpoint_url: '{self.server.url}'}}
 """)
         file.chmod(0o600)
         build = pathlib.Path(os.environ["DTRAIN_BIN_DIR"]).absolute()
@@ -60,4 +62,4 @@ backend:
         """Nor in what was written for the job, as logs."""
         for path in pathlib.Path(folder).rglob("*"):
             if path.is_file() and path.name != "job.yaml":
-                test.assertNotIn(SECRET.encode(), path.read_bytes(), path)
+                test.assertNotIn(self.secret.encode(), path.read_bytes(), path)

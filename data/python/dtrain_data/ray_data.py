@@ -3,11 +3,12 @@ import contextlib
 import logging
 import os
 import tempfile
+import time
 
 from . import stores
 from .parts import GROUP_ROWS, Refused, setting
 
-PATIENCE = 60  # seconds, until a node has said what it sees
+PATIENCE = 60  # seconds, until all nodes have said what they see
 LONGEST = 24  # bytes of a folder in which Ray's can be: sockets are in it, whose paths Linux keeps short
 
 
@@ -60,13 +61,14 @@ def check_nodes(folder, known):
             known.add(node["NodeID"])
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             asked.append((node["NodeManagerAddress"], cannot.options(scheduling_strategy=there).remote()))
-    wrong = []
+    wrong, until = [], time.monotonic() + PATIENCE
     for address, answer in asked:
         try:
-            why = ray.get(answer, timeout=PATIENCE)
+            why = ray.get(answer, timeout=max(0, until - time.monotonic()))
         except ray.exceptions.RayError as error:
             why = str(error).partition("\n")[0]
-            raise Refused(f"Ray's node {address} does not say whether it sees {folder}: {why}") from None
+            wrong.append(f"Ray's node {address} does not say whether it sees {folder}: {why}")
+            continue
         if why:
             wrong.append(f"Ray's node {address} {why} {folder}, so its rows would be missing")
     if wrong:

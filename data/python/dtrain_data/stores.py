@@ -1,4 +1,7 @@
 """Files in object stores, by pyarrow, with the variables that dtrain's own readers take (docs/training/stores.md)."""
+import configparser
+import contextlib
+import datetime
 import errno
 import fnmatch
 import functools
@@ -8,7 +11,7 @@ import os
 from pyarrow import fs
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
-TIMEOUT = 10  # seconds that a store may say nothing
+ATTEMPTS = 4  # of dtrain's own readers
 # Of these, each says that somebody has told this machine who it is.
 S3_ROLES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
             "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
@@ -44,6 +47,29 @@ def first_of(*names):
     return next((value for values in (own, here) for name in names if (value := values.get(name))), None)
 
 
+def timeout():
+    """Seconds that a store may say nothing."""
+    text = first_of("DTRAIN_STORE_TIMEOUT_S") or "10"
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and 1 <= int(text) <= 3600):
+        raise ValueError("DTRAIN_STORE_TIMEOUT_S: it must be a whole number of seconds from 1 to 3600")
+    return int(text)
+
+
+def authorities():
+    return first_of("AWS_CA_BUNDLE", "SSL_CERT_FILE") or next(filter(os.path.exists, AUTHORITIES), None)
+
+
+def region_of_profile():
+    """What ~/.aws says; None: nothing."""
+    config = configparser.ConfigParser(interpolation=None, strict=False)
+    name = os.environ.get("AWS_PROFILE") or "default"
+    for variable, file in (("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")):
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError, OSError):
+            config.read(os.environ.get(variable) or os.path.expanduser(f"~/.aws/{file}"), encoding="utf-8")
+    return next((value for section in (name, f"profile {name}")
+                 if (value := config.get(section, "region", fallback=None))), None)
+
+
 def endpoint_of(url):
     scheme, _, host = url.partition("://")
     return {"scheme": scheme, "endpoint_override": host.rstrip("/")}
@@ -71,11 +97,11 @@ def is_machine_of(maker):
 
 
 def s3(bucket):
-    options = {**s3_credentials(), "connect_timeout": TIMEOUT, "request_timeout": TIMEOUT}
-    authorities = first_of("AWS_CA_BUNDLE", "SSL_CERT_FILE") or next(filter(os.path.exists, AUTHORITIES), None)
-    if authorities:
-        options["tls_ca_file_path"] = authorities
-    options["region"] = first_of("AWS_REGION", "AWS_DEFAULT_REGION")
+    options = {**s3_credentials(), "connect_timeout": timeout(), "request_timeout": timeout(),
+               "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)}
+    if authorities():
+        options["tls_ca_file_path"] = authorities()
+    options["region"] = first_of("AWS_REGION", "AWS_DEFAULT_REGION") or region_of_profile()
     endpoint = first_of("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     if endpoint:
         options.update(endpoint_of(endpoint), region=options["region"] or "us-east-1")
@@ -83,15 +109,17 @@ def s3(bucket):
 
 
 def gs():
+    retries = {"retry_time_limit": datetime.timedelta(seconds=ATTEMPTS * timeout())}
     key = own_values().get("GOOGLE_APPLICATION_CREDENTIALS")
     if key:
         os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = key  # Google's library takes it from there alone
     emulator = first_of("STORAGE_EMULATOR_HOST")
     if emulator:
-        return fs.GcsFileSystem(anonymous=not first_of("GOOGLE_APPLICATION_CREDENTIALS"), **endpoint_of(emulator))
+        return fs.GcsFileSystem(anonymous=not first_of("GOOGLE_APPLICATION_CREDENTIALS"), **endpoint_of(emulator),
+                                **retries)
     known = first_of("GOOGLE_APPLICATION_CREDENTIALS") or is_machine_of("Google") or os.path.exists(
         os.path.expanduser("~/.config/gcloud/application_default_credentials.json"))
-    return fs.GcsFileSystem(anonymous=not known)
+    return fs.GcsFileSystem(anonymous=not known, **retries)
 
 
 @functools.lru_cache(maxsize=None)
@@ -155,7 +183,7 @@ def together(paths):
     several places, and a library reads from one."""
     if not any(map(is_uri, paths)):
         return paths, {}
-    places = {path.partition("://")[2].partition("/")[0] if is_uri(path) else "" for path in paths}
+    places = {"/".join(path.split("/", 3)[:3]) if is_uri(path) else "" for path in paths}
     if len(places) > 1:
         named = ", ".join(place or "files of this machine" for place in sorted(places))
         raise ValueError(f"the input lies in several places ({named}), and this processor reads from one: copy the "

@@ -191,6 +191,7 @@ class BatchReader:
         self._turn += 1
         self._begun = False
         _check(self._call("set_epoch", epoch) or _OK)  # or nothing
+        self._forget_error()
 
     def times(self):
         """What the time went into: `seconds` of which next() `waited`, for `batches` batches; and what the thread that
@@ -212,6 +213,7 @@ class BatchReader:
         if not isinstance(text, str):
             raise ValueError(f"dtrain: {self._WHO}: this is nothing that state_dict() has given")
         _check(self._call("load_state", text.encode()))
+        self._forget_error()
         self._turn += 1
         self._begun = False
 
@@ -247,6 +249,11 @@ class BatchReader:
             tensor = torch.from_dlpack(_new_capsule(pointer, _CAPSULE, None))
             batch[name] = self._memory.taken(address, tensor) if self._memory else tensor
         return batch
+
+    def _forget_error(self):
+        """Call while nothing is read: the next reader begins with the next batch that is asked for."""
+        if self._memory:
+            self._memory.error = None
 
     def _checked(self, status):
         if status != _OTHER_ERROR or not self._memory or not self._memory.error:

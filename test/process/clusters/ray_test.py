@@ -19,7 +19,7 @@ from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE,
 from support import BIN_DIR  # noqa: E402
 from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
 from shared_build import SharedBuild  # noqa: E402
-from store_job import SECRET, StoreJob  # noqa: E402
+from store_job import StoreJob  # noqa: E402
 from support_python import environment, start_job  # noqa: E402
 
 
@@ -110,7 +110,7 @@ print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean
                               env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertNotIn(SECRET, done.stdout)
+        self.assertNotIn(job.secret, done.stdout)
         self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
         log_dir = re.search(rb"--log_dir=([^\0]+)", proc_file(CLUSTER.raylet(0), "cmdline"))
         job.check_no_secret_below(self, log_dir[1].decode())

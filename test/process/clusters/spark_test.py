@@ -17,7 +17,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(HERE.parents[1] / "s
 from cluster_jobs import (DEADLINE, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs, command_lines,  # noqa: E402
                           processes_with, said_by, stat_of, until)
 from support_python import environment, start_job  # noqa: E402
-from store_job import SECRET as STORE_SECRET, StoreJob  # noqa: E402
+from store_job import StoreJob  # noqa: E402
 from spark_cluster import OPTIONS, PYTHON, SparkCluster  # noqa: E402
 
 GPUS = "GPU-5f1a", "GPU-77c0"
@@ -75,7 +75,7 @@ class Spark(ClusterJobs):
                               env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
                               stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertNotIn(STORE_SECRET, done.stdout)
+        self.assertNotIn(job.secret, done.stdout)
         self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
         job.check_no_secret_below(self, CLUSTER.folder)
         job.check_no_secret_below(self, self.folder)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 CACHE_DATA = pathlib.Path(sys.argv.pop(2)).resolve()
@@ -231,9 +232,31 @@ class Cache(unittest.TestCase):
             self.assertEqual(code, -number, err)
             self.assertTrue(select.select([end], [], [], DEADLINE_S)[0], "ssh lives on")
         self.assertFalse((self.folder / "in/builds").exists())
+        until = time.monotonic() + DEADLINE_S
         while self.processes_here():  # those of the kill
+            self.assertLess(time.monotonic(), until, "processes live on")
             os.sched_yield()
         self.assertEqual(self.names(), [".lock"])
+
+    def test_a_question_that_cannot_be_asked_or_dies_has_an_answer(self):
+        """With a dtrain-data that takes away from dtrain what it needs for that."""
+        programs = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        shutil.copy(DTRAIN, programs / "dtrain")
+        ssh = self.folder / "ssh"
+        ssh.write_text(f"#!/bin/sh\nkill -9 $PPID\n")
+        ssh.chmod(0o755)
+        fake = programs / "dtrain-data"
+        for before, why in (("resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3))",
+                             "dtrain: the other nodes cannot be asked: pidfd_open: "),
+                            ("", "dtrain: the process that asks the other nodes was killed by signal 9")):
+            fake.write_text(f"#!{sys.executable}\nimport json, os, resource, sys\n{before}\n"
+                            f"os.write(1, b'{{\"asks\": \"{self.folder}\"}}\\n')\n"
+                            "sys.exit(json.loads(os.read(1, 1000))['code'])\n")
+            fake.chmod(0o755)
+            code, _, err = self.run_dtrain("run", "--config=job.yaml", "--hosts=elsewhere:1", f"--ssh={ssh}", "true",
+                                           dtrain=programs / "dtrain")
+            self.assertIn(code, (125, 137), err)
+            self.assertIn(why, err)
 
     def processes_here(self):
         found = []

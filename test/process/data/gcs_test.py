@@ -35,6 +35,8 @@ class Gcs(unittest.TestCase):
         # A store that does not answer, which takes some seconds: the last test looks what became of it.
         cls.write_config(cls.server.uri("cache"), cls.set, "unanswered.yaml", "http://127.0.0.1:1")
         cls.unanswered = cls.start(DTRAIN, "preprocess", "--config=unanswered.yaml", DTRAIN_STORE_TIMEOUT_S="1")
+        cls.addClassCleanup(cls.unanswered.communicate)
+        cls.addClassCleanup(cls.unanswered.kill)
 
     @classmethod
     def start(cls, *words, **env):

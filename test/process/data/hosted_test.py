@@ -8,14 +8,17 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import unittest.mock
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pyarrow.parquet as parquet
 
 from dtrain_data.hosted import check_columns, work
 from dtrain_data.parts import Refused
+from dtrain_data import stores
 from dtrain_data.stores import together
 
 from s3_server import S3Server
@@ -185,22 +188,76 @@ class Preprocess(WithInput):
         self.assertIn(str(entry / "train"), out)
         self.assertEqual(sorted(parquet.read_table(entry / "train")["half"].to_pylist()), list(range(100)))
 
-    def with_input_in_a_store(self):
-        """In place of that here, in a bucket of moto's; its credentials are in the environment."""
+    def with_input_in_a_store(self, in_a_file=False):
+        """In place of that here, in a bucket of moto's; its credentials are in the environment, or in a file alone."""
         server = S3Server("bucket")
         self.addCleanup(server.close)
         server.put_folder(self.folder / "in", "in")
-        self.environment.update(server.env)
+        given = {"DTRAIN_STORE_CREDENTIALS": self.file_of(server.env)} if in_a_file else server.env
+        self.environment.pop("DTRAIN_STORE_CREDENTIALS", None)  # of an earlier store
+        self.environment.update(given)
         job = self.folder / "job.yaml"
         job.write_text(job.read_text().replace("input: in", "input: s3://bucket/in/*.parquet"))
         return server
+
+    def file_of(self, values):
+        keys = self.folder / "keys.json"
+        keys.write_text(json.dumps(values, indent=1))
+        keys.chmod(0o600)
+        return str(keys)
+
+    def test_workers_on_ray_get_the_credentials_themselves(self):
+        """By a launcher that shows what it would take out of its environment."""
+        self.write("python", EVEN)
+        fake = self.folder / "dtrain"
+        fake.write_text("#!/bin/sh\necho \"$DTRAIN_STORE_CREDENTIALS $DTRAIN_STORE_TIMEOUT_S\" >&2\nexit 3\n")
+        fake.chmod(0o755)
+        request = json.dumps({"dtrain": str(fake), "cache_dir": str(self.cache), "engine": "ray", "dataset": {
+            "input": [str(self.folder / "in")], "processor": "python", "script": str(self.folder / "script.py")}})
+
+        def ask():
+            done = subprocess.run([DTRAIN + "-data", "preprocess"], input=request, env=self.environment, text=True,
+                                  capture_output=True, timeout=DEADLINE)
+            return done.returncode, done.stderr
+        keys = self.file_of({"AWS_ENDPOINT_URL": "http://store"})
+        self.environment.update(DTRAIN_STORE_CREDENTIALS=keys, DTRAIN_STORE_TIMEOUT_S="7")
+        code, said = ask()
+        self.assertEqual((code, said.splitlines()[0]), (3, '{"AWS_ENDPOINT_URL":"http://store"} 7'))
+        os.chmod(keys, 0o644)
+        code, said = ask()
+        self.assertEqual(code, 2, said)
+        self.assertIn(f"DTRAIN_STORE_CREDENTIALS: {keys}: others can read", said)
+        os.unlink(keys)
+        self.assertIn("No such file", ask()[1])
+
+    def test_stores_that_do_not_answer(self):
+        closed = dict.fromkeys(("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"), "http://127.0.0.1:1")
+        begun = time.monotonic()
+        closed["DTRAIN_STORE_TIMEOUT_S"] = "1"
+        with unittest.mock.patch.dict(os.environ, closed), ThreadPoolExecutor() as pool:
+            for asked in [pool.submit(stores.facts_of, f"{scheme}://not-there/a") for scheme in ("s3", "gs")]:
+                self.assertIsInstance(asked.exception(), OSError)
+        self.assertLess(time.monotonic() - begun, 60)
+        with unittest.mock.patch.dict(os.environ, {"DTRAIN_STORE_TIMEOUT_S": "1s"}):
+            with self.assertRaisesRegex(ValueError, "DTRAIN_STORE_TIMEOUT_S: it must be a whole number of seconds"):
+                stores.timeout()
+
+    def test_the_region_of_a_profile(self):
+        config = self.folder / "config"
+        config.write_text("[default]\nregion = eu-north-1\n[profile ours]\nregion=ap-east-1\n")
+        with unittest.mock.patch.dict(os.environ, AWS_CONFIG_FILE=str(config), HOME=str(self.folder), AWS_PROFILE=""):
+            self.assertEqual(stores.region_of_profile(), "eu-north-1")
+            os.environ["AWS_PROFILE"] = "ours"
+            self.assertEqual(stores.region_of_profile(), "ap-east-1")
+            os.environ["AWS_PROFILE"] = "none"
+            self.assertIsNone(stores.region_of_profile())
 
     def test_input_in_a_store(self):
         for kind, script in (("python", EVEN), ("dask", HALVES.format(library="dask.")),
                              ("modin", HALVES.format(library="modin."))):
             with self.subTest(kind=kind):
                 self.write(kind, script)
-                server = self.with_input_in_a_store()
+                server = self.with_input_in_a_store(in_a_file=kind == "python")
                 got = self.preprocess()
                 table = parquet.read_table(pathlib.Path(got["folder"]) / "train").sort_by("id")
                 self.assertEqual(table["id"].to_pylist(), list(range(0, 200, 2)))
@@ -216,8 +273,10 @@ class Preprocess(WithInput):
                         self.assertIn(words, self.preprocess(code=2 if "other" in there else 1))
 
     def test_input_in_several_places(self):
-        with self.assertRaisesRegex(ValueError, r"the input lies in several places \(files of this machine, bucket\)"):
+        with self.assertRaisesRegex(ValueError, r"lies in several places \(files of this machine, s3://bucket\)"):
             together(["s3://bucket/a.parquet", "/b.parquet"])
+        with self.assertRaisesRegex(ValueError, r"\(gs://bucket, s3://bucket\)"):
+            together(["s3://bucket/a.parquet", "gs://bucket/b.parquet"])
         self.assertEqual(together(["/b.parquet"]), (["/b.parquet"], {}))
 
     def test_ray_begins_here_and_ends(self):

@@ -135,6 +135,7 @@ class Pinned(unittest.TestCase):
                                  "memory: CUDA error: out of memory; set pin_memory to False, or take a smaller "
                                  "batch_size or prefetch")
         loader.set_epoch(0)
+        self.assertIsNone(loader._memory.error)  # another error of the new reader is none of memory
         self.assertEqual(len(next(iter(loader))["id"]), 64)
 
     def test_garbage_is_collected_on_the_thread_that_reads(self):

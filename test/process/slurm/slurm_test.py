@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netlab  # noqa: E402
 from data_job import SHOW, DataJob  # noqa: E402
 from lab_case import new_token  # noqa: E402
-from store_job import SECRET, StoreJob  # noqa: E402
+from store_job import StoreJob  # noqa: E402
 import shared_build  # noqa: E402
 
 FAKE_DRIVER = os.environ.get("DTRAIN_FAKE_NVML", "")  # the folder of a made-up libnvidia-ml.so.1
@@ -243,7 +243,7 @@ class FromALoginShell(SlurmTest):
             done = self.cluster.run(*job.words, "--engine=slurm", "--nnodes=2", "--nproc=1", job.program,
                                     env=self.cluster.environment(**job.environment))
             self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
-            self.assertNotIn(SECRET, done.stdout + done.stderr)
+            self.assertNotIn(job.secret, done.stdout + done.stderr)
             # As docs/cache.md says: srun has them in its environment, which its user and root can read.
             self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2, ["srun in environ"]))
             job.check_no_secret_below(self, folder)

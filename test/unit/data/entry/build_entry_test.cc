@@ -113,6 +113,26 @@ TEST_CASE("nothing is built where somebody says no before, and nothing is left")
   CHECK(find_or_build(bench.cache, asked, bench.signals).built);
 }
 
+TEST_CASE("what a killed build has left outlives a no, and a build that was killed in its question") {
+  Bench bench;
+  kill_in_the_middle(bench);
+  const auto left = bench.cache.leftovers_of(kKey);
+  REQUIRE(left.size() == 1);
+  fs::create_directory(bench.cache.building(kKey, "asks"));  // the newest
+  EntryWanted asked = bench.wanted([](const fs::path& into) {
+    if (!fs::remove(into / "half")) throw std::runtime_error("nothing was left");
+  });
+  asked.resumes = true;
+  asked.before_build = [](const fs::path& folder) {
+    throw CacheError(kUsageCode, fs::is_empty(folder) ? "no" : "it is not empty");
+  };
+  CHECK(bench.why_not(asked, kUsageCode) == "no");
+  CHECK(fs::exists(left[0] / "half"));
+  asked.before_build = [](const fs::path&) {};
+  CHECK(find_or_build(bench.cache, asked, bench.signals).built);
+  CHECK(bench.names() == kOneEntry);
+}
+
 TEST_CASE("an entry is built once and then found") {
   Bench bench;
   const EntryGot built = find_or_build(bench.cache, bench.wanted(), bench.signals);

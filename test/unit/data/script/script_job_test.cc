@@ -57,14 +57,17 @@ TEST_CASE("script: what is started, and how often") {
 }
 
 TEST_CASE("script: variables of the job that wants the data set do not count for it") {
-  const std::map<std::string, std::string> env = {{"DTRAIN_CONFIG", "job.yaml"},
-                                                  {"PET_NPROC_PER_NODE", "8"},
-                                                  {"DTRAIN_ENGINE_PYTHON", "/p"},
-                                                  {"RAY_ADDRESS", "auto"},
-                                                  {"PYTHONPATH", "/own"}};
+  const std::map<std::string, std::string> env = {
+      {"DTRAIN_CONFIG", "job.yaml"},   {"PET_NPROC_PER_NODE", "8"},
+      {"DTRAIN_ENGINE_PYTHON", "/p"},  {"DTRAIN_STORE_CREDENTIALS", "/keys"},
+      {"DTRAIN_STORE_TIMEOUT_S", "2"}, {"RAY_ADDRESS", "auto"},
+      {"PYTHONPATH", "/own"}};
   const auto plain = script_job_environment(job_of(R"("processor": "dask", "script": "p.py")"), env, "", "/c/k");
-  CHECK(plain == std::map<std::string, std::string>{
-                     {"DTRAIN_ENGINE_PYTHON", "/p"}, {"RAY_ADDRESS", "auto"}, {"PYTHONPATH", "/own"}});
+  CHECK(plain == std::map<std::string, std::string>{{"DTRAIN_ENGINE_PYTHON", "/p"},
+                                                    {"DTRAIN_STORE_CREDENTIALS", "/keys"},
+                                                    {"DTRAIN_STORE_TIMEOUT_S", "2"},
+                                                    {"RAY_ADDRESS", "auto"},
+                                                    {"PYTHONPATH", "/own"}});
   const auto set = script_job_environment(
       job_of(R"("processor": "dask", "script": "p.py", "parallelism": 7, "persist": false)"), env, "/modules", "/c/k");
   CHECK(set.at("DTRAIN_PARALLELISM") == "7");
