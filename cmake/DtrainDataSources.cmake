@@ -15,6 +15,8 @@ function(units_of_rooms result more)
       set(flags "")
       if(room STREQUAL recipe)
         set(flags "\"-O3\"")  # moments.cc
+      elseif(room STREQUAL process)
+        set(flags "\"-DDTRAIN_VERSION=\\\"${PROJECT_VERSION}\\\"\"")  # plan_file.cc
       endif()
       list(APPEND units "    {\"flags\": [${flags}], \"sources\": [\"${sources}\"]}")
     endif()

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cli/config/take_config.h"
 #include "cli/engines/hosts.h"
+#include "cli/engines/sent_words.h"
 #include "cli/engines/srun.h"
 #include "cli/nodes/nodes.h"
 #include "cli/table/flags.h"
@@ -32,14 +34,16 @@ bool has_several(const Options& options, const Host& host, const JobNodes& nodes
   return !options.given(FlagId::nnodes) || (range && range->max > 1);
 }
 
-// srun gives a task one CPU where nobody says more.
+// srun gives a task one CPU where nobody says more. Since SLURM 22.05 it does not take sbatch's number.
 std::string srun_words(const Options& options, const Host& host) {
   std::string words = options.text(FlagId::srun);
   const std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
   const bool are_alike = host.variable("SLURM_JOB_CPUS_PER_NODE").find(',') == std::string::npos;
-  const bool said = !host.variable("SLURM_CPUS_PER_TASK").empty() || words.find("-c") != std::string::npos ||
-                    words.find("--exclusive") != std::string::npos || words.find("--exact") != std::string::npos;
-  if (!cpus.empty() && are_alike && !said) words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", cpus);
+  const std::vector<std::string> typed = split_at_blanks(words);
+  if (std::any_of(typed.begin(), typed.end(), says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty()) return words;
+  const std::string of_batch = host.variable("SLURM_CPUS_PER_TASK");
+  const std::string count = !of_batch.empty() ? of_batch : are_alike ? cpus : "";
+  if (!count.empty()) words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", count);
   return words;
 }
 

@@ -17,12 +17,6 @@ namespace {
 // Seconds from the end of the first agent. All end with the job, and each gives its workers up before that.
 constexpr int kWaitForLast = 60;
 
-// Of srun's own words, one that says how many CPUs a task has.
-bool says_cpus(const std::string& word) {
-  return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
-         word.starts_with("--exact");
-}
-
 // How many nodes there are.
 bool says_nodes(const std::string& word) { return word.starts_with("-N") || word.starts_with("--nodes"); }
 
@@ -35,6 +29,11 @@ Result<std::string> nodes_text(const Options& options) {
 }
 
 }  // namespace
+
+bool says_cpus(const std::string& word) {
+  return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
+         word.starts_with("--exact");
+}
 
 Result<std::optional<int>> part_of_step(Options options, const Host& host) {
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));

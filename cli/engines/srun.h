@@ -15,6 +15,9 @@ namespace dtrain::cli {
 Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,
                                                                  const Host& host);
 
+// Of srun's own words, one that says how many CPUs a task has.
+bool says_cpus(const std::string& word);
+
 // The part of --num-proc that each node of that step will have, if it is known by now: a range becomes a number in the
 // step, and srun's own words may ask for other nodes than those of the allocation.
 Result<std::optional<int>> part_of_step(Options options, const Host& host);

@@ -11,6 +11,11 @@
 
 namespace dtrain::data {
 
+// What another process has left cannot be of this work.
+[[noreturn]] inline void throw_of_others() {
+  throw DataError("dtrain: what another process has found is damaged, or of other work; start again");
+}
+
 class Packer {
  public:
   template <typename T>

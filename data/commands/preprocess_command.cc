@@ -59,7 +59,9 @@ struct Maker {
   RowsOfSplits operator()(const std::filesystem::path& folder) const {
     if (workers)
       return fill_together(recipe, files, folder, workers->on_a_host(),
-                           [this](const std::filesystem::path& made) { run_workers(*workers, made); });
+                           [this](const std::filesystem::path& made, const std::function<bool()>& must_end) {
+                             run_workers(*workers, made, must_end);
+                           });
     if (!job) return fill(recipe, files, folder, quiet);
     RowsOfSplits rows;
     fill_by_script(*job, files, folder, [&](const std::vector<std::string>& made, const std::filesystem::path& empty) {

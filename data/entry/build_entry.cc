@@ -60,8 +60,11 @@ class EntryBuilder {
         folder_(cache.building(wanted.key, lease_.job())) {}
 
   ~EntryBuilder() {
-    std::error_code error;  // what cannot be removed, the next build or gc removes
-    fs::remove_all(folder_, error);
+    // Half of it is not what a build could go on with: another name, under which gc removes what cannot be removed.
+    const fs::path aside = cache_.removing(wanted_.key, lease_.job());
+    std::error_code error;
+    fs::rename(folder_, aside, error);
+    fs::remove_all(error ? folder_ : aside, error);
   }
   EntryBuilder(const EntryBuilder&) = delete;
   EntryBuilder& operator=(const EntryBuilder&) = delete;

@@ -77,7 +77,7 @@ class OneProcess {
       const auto bucket = static_cast<std::uint32_t>(number);
       const RecipeJob::Place place = job_.place_of(bucket);
       const auto file = job_.files().file(place.part, place.number);
-      job_.write_bucket(bucket, blocks, *file);
+      job_.write_bucket(bucket, blocks, *file, {});
       job_.files().closed(place.part, place.number, file->rows());
       tell(job_.passes(), "writing", job_.buckets());
     });
@@ -101,6 +101,7 @@ void check_folder(const fs::path& folder) {
 
 void clear_folder(const fs::path& folder) {
   std::error_code error;
+  fs::remove(folder / ".work/plan.json", error);  // first, as what is left by a kill is of no use (together.h)
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     std::error_code ignored;
     fs::remove_all(at->path(), ignored);

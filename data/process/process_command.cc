@@ -1,6 +1,7 @@
 #include "data/process/process_command.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,6 +17,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,8 @@
 
 namespace dtrain::data {
 namespace {
+
+constexpr int kEndLookMs = 10;
 
 nlohmann::json json_of(const ProcessReport& report) {
   nlohmann::json parts = nlohmann::json::object();
@@ -82,19 +87,31 @@ pid_t started(const std::filesystem::path& folder, int rank, int count) {
 
 // On this host, without a job of dtrain's. What a process that has died leaves undone is done at the end.
 ProcessReport by_processes(const Recipe& recipe, const std::filesystem::path& folder, int count) {
-  return process_together(recipe, folder, static_cast<std::size_t>(count), [count](const std::filesystem::path& made) {
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < count; ++rank) children.push_back(started(made, rank, count));
-    for (const pid_t child : children)
-      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
-  });
+  return process_together(recipe, folder, static_cast<std::size_t>(count),
+                          [count](const std::filesystem::path& made, const auto& must_end) {
+                            std::vector<pid_t> children;
+                            for (int rank = 0; rank < count; ++rank) children.push_back(started(made, rank, count));
+                            for (bool told = false; const pid_t child : children)
+                              while (::waitpid(child, nullptr, WNOHANG) == 0) {
+                                if (!told && must_end()) {
+                                  for (const pid_t each : children) ::kill(each, SIGKILL);
+                                  told = true;
+                                }
+                                ::poll(nullptr, 0, kEndLookMs);
+                              }
+                          });
+}
+
+bool is_number(std::string_view text, int& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 }  // namespace
 
 int run_process(std::span<const std::string_view> words) {
   int workers = 1;
-  if (words.size() == 3) std::from_chars(words[2].data(), words[2].data() + words[2].size(), workers);
+  if (words.size() == 3 && !is_number(words[2], workers)) workers = 0;
   if (words.size() < 2 || words.size() > 3 || workers < 1) {
     std::fputs("usage: dtrain-data process RECIPE.json FOLDER [PROCESSES]\n", stderr);
     return 2;

@@ -167,11 +167,14 @@ RecipeJob::Place RecipeJob::place_of(std::uint32_t bucket) const {
   return place;
 }
 
-void RecipeJob::write_bucket(std::uint32_t bucket, const std::vector<Blocks>& blocks, PartFile& file) const {
+void RecipeJob::write_bucket(std::uint32_t bucket, const std::vector<Blocks>& blocks, PartFile& file,
+                             const Told& told) const {
   const BatchStore& store = exchange_ == nullptr ? store_ : *exchange_;
   Batches batches;
-  for (const Blocks& each : blocks)
+  for (const Blocks& each : blocks) {
     for (const BatchStore::Kept& kept : each) batches.push_back(store.get(kept, bucket));
+    if (told) told();
+  }
   const auto rows = joined("rows", batches);
   batches.clear();
   file.add(*ordered("rows", *rows));

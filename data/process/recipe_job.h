@@ -41,7 +41,7 @@ class RecipeJob {
   Statistics& statistics() { return statistics_; }
   PartFiles& files() { return *files_; }
 
-  // After each unit.
+  // After each unit that is read, and each partition whose rows are fetched.
   using Told = std::function<void()>;
   // For the statistics of a pass but the last one: into `found`.
   void gather(std::size_t partition, int pass, Statistics& found, const Told& told);
@@ -56,7 +56,7 @@ class RecipeJob {
     std::size_t part = 0, number = 0;  // of a file
   };
   Place place_of(std::uint32_t bucket) const;
-  void write_bucket(std::uint32_t bucket, const std::vector<Blocks>& blocks, PartFile& file) const;
+  void write_bucket(std::uint32_t bucket, const std::vector<Blocks>& blocks, PartFile& file, const Told& told) const;
   void write_rows(std::size_t partition, std::vector<std::unique_ptr<PartFile>>& files, const Told& told);
 
   // Of the units of a partition, in this process.

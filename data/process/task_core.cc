@@ -37,6 +37,8 @@ void TaskCore::done(std::size_t task, TaskTime now) {
   changed_ = now;
 }
 
+void TaskCore::alive(TaskTime now) { changed_ = now; }
+
 void TaskCore::looked() {
   for (State& state : states_) {
     if (state != State::held) continue;

@@ -22,13 +22,15 @@ struct TaskStep {
 class TaskCore {
  public:
   // `first`: the task to begin with, so that processes begin at different ones. `patience`: late comes when for so
-  // long no task has got its result, and this process has none of them in work.
+  // long no task has got its result, no other process has shown that it works, and this process has none in work.
   TaskCore(std::size_t count, std::size_t first, TaskTime patience, TaskTime now);
 
   TaskStep next(TaskTime now);
   void held(std::size_t task);                // nothing, if its result has been seen since next()
   void done(std::size_t task, TaskTime now);  // its result is there, whoever has made it
   void looked();
+  void alive(TaskTime now);  // another process works on one of them
+  bool is_done(std::size_t task) const { return states_[task] == State::done; }
   // Of those without a result the first one.
   std::optional<std::size_t> missing() const;
 

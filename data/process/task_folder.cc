@@ -2,6 +2,7 @@
 #include "data/process/task_folder.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "data/rows/parallel.h"
 #include "data/shared/shared_files.h"
@@ -23,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr TaskTime kTaskPatience = std::chrono::minutes(10);
 constexpr TaskTime kTaskLook = std::chrono::milliseconds(50);
 constexpr std::string_view kDone = ".done";
 
@@ -53,16 +55,47 @@ void see_results(const std::string& folder, std::size_t count, TaskCore& core) {
   core.looked();
 }
 
-[[noreturn]] void fail_late(const std::string& folder, const std::string& phase, std::size_t task) {
+[[noreturn]] void fail_late(const std::string& folder, const std::string& phase, std::size_t task, TaskTime patience) {
   const std::string holder = read_shared(beside_task(folder, task) + ".lock").value_or("");
   throw DataError(
-      fmt::format("dtrain: {}: no part of '{}' has been done for {} s, and part {} is with {}; end that "
+      fmt::format("dtrain: {}: no process has gone on with '{}' for {} s, and part {} is with {}; end that "
                   "process, and start again",
-                  folder, phase, std::chrono::duration_cast<std::chrono::seconds>(kTaskPatience).count(), task,
+                  folder, phase, std::chrono::duration_cast<std::chrono::seconds>(patience).count(), task,
                   holder.empty() ? "a process that does not say its name" : holder));
 }
 
+// When a file was changed, by the clock of the host that has it: good for comparing it with itself. 0: no such file.
+std::int64_t changed_ns(const std::string& path) {
+  struct stat facts = {};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
+
 }  // namespace
+
+// Of what others have in work: whether they go on.
+class TaskFolder::Watch {
+ public:
+  Watch(std::string folder, std::size_t count, TaskTime every)
+      : folder_(std::move(folder)), seen_(count), every_(every) {}
+
+  void look(TaskCore& core, TaskTime now) {
+    if (now - last_ < every_) return;
+    last_ = now;
+    for (std::size_t task = 0; task < seen_.size(); ++task) {
+      if (core.is_done(task)) continue;
+      const std::int64_t changed = changed_ns(beside_task(folder_, task) + ".lock");
+      if (changed != seen_[task]) core.alive(now);
+      seen_[task] = changed;
+    }
+  }
+
+ private:
+  const std::string folder_;
+  std::vector<std::int64_t> seen_;
+  const TaskTime every_;
+  TaskTime last_{};
+};
 
 bool TaskFolder::try_task(const std::string& beside, std::size_t number, const Task& task) const {
   const std::string result = beside + std::string(kDone);
@@ -72,16 +105,14 @@ bool TaskFolder::try_task(const std::string& beside, std::size_t number, const T
   const std::string name = own_name();
   if (::ftruncate(lock->get(), 0) != 0 || ::pwrite(lock->get(), name.data(), name.size(), 0) < 0)
     throw_of_path(beside + ".lock", errno);
-  const std::string made = task(number);
+  TaskTime touched = task_now();
+  const std::string made = task(number, [&] {
+    if (task_now() - touched < touch_every()) return;
+    touched = task_now();
+    if (::futimens(lock->get(), nullptr) != 0) throw_of_path(beside + ".lock", errno);
+  });
   make_once(
-      draft(), result,
-      [&](const std::string& file) {
-        std::ofstream out(file, std::ios::binary);
-        out << made;
-        out.close();
-        if (!out) throw DataError(fmt::format("dtrain: {}: it cannot be written", file));
-      },
-      Durable::no);
+      draft(), result, [&](const std::string& file) { write_all(file, made); }, Durable::no);
   return true;
 }
 
@@ -91,30 +122,36 @@ void TaskFolder::share(const std::string& phase, std::size_t count, std::size_t 
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) throw_of_path(folder, error.value());
-  TaskCore core(count, seat_.rank * count / std::max<std::size_t>(seat_.count, 1), kTaskPatience, task_now());
+  TaskCore core(count, seat_.rank * count / std::max<std::size_t>(seat_.count, 1), patience_, task_now());
+  Watch watch(folder, count, touch_every());
   see_results(folder, count, core);
   std::mutex mutex;
   std::condition_variable changed;
-  bool stopped = false;
+  bool stopped = false, looking = false;
   const auto work = [&] {
     std::unique_lock lock(mutex);
     for (;;) {
       const TaskStep step = core.next(task_now());
       if (stopped || step.what == TaskStep::What::finished) return;
       check_others();
-      if (step.what == TaskStep::What::late) fail_late(folder, phase, core.missing().value_or(0));
+      if (step.what == TaskStep::What::late) fail_late(folder, phase, core.missing().value_or(0), patience_);
       if (step.what == TaskStep::What::look) {
+        const bool looks = !std::exchange(looking, true);  // one thread does for all
         changed.wait_for(lock, kTaskLook);
+        if (!looks) continue;
         see_results(folder, count, core);
+        watch.look(core, task_now());
+        looking = false;
         continue;
       }
       lock.unlock();
       const bool done = try_task(beside_task(folder, step.task), step.task, task);
       lock.lock();
-      if (done)
-        core.done(step.task, task_now());
-      else
+      if (!done) {  // nothing that another thread waits for
         core.held(step.task);
+        continue;
+      }
+      core.done(step.task, task_now());
       changed.notify_all();
     }
   };
@@ -143,6 +180,8 @@ std::optional<std::string> TaskFolder::failure() const { return read_shared(fold
 void TaskFolder::check_others() const {
   if (is_there(folder_ + "/failed")) throw OtherFailed{};
 }
+
+TaskTime TaskFolder::touch_every() const { return std::min<TaskTime>(patience_ / 8, std::chrono::seconds(1)); }
 
 std::string TaskFolder::draft() const { return folder_ + "/" + draft_ending(); }
 

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "data/arrow/arrow_calls.h"
 #include "data/base/packed.h"
 #include "data/base/random_bits.h"
+#include "data/process/plan_file.h"
 #include "data/process/recipe_job.h"
 #include "data/shared/shared_files.h"
 
@@ -27,18 +30,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPlanFormat = 1;
 constexpr int kSightLookMs = 50;
+constexpr std::chrono::seconds kAfterFailure{3};  // for the others to see it
+constexpr std::chrono::seconds kAfterWhole{30};   // for the others to read all results
 
 fs::path work_folder(const fs::path& folder) { return folder / ".work"; }
 
-std::string host_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
-// Of the input, as this process sees it.
+// Of the units of the input, as this process sees it, and of how the work is divided.
 std::uint64_t digest_of(const Source& source) {
   std::uint64_t bits = source.units().size();
   for (const Unit& unit : source.units())
@@ -46,13 +44,6 @@ std::uint64_t digest_of(const Source& source) {
       bits = random_bits(bits, static_cast<std::uint64_t>(fact));
   for (const char c : source.schema().ToString()) bits = random_bits(bits, static_cast<unsigned char>(c));
   return bits;
-}
-
-// What all do the same by.
-nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory) {
-  nlohmann::json text = recipe.text;
-  text["input"] = recipe.input;
-  return {{"format", kPlanFormat}, {"recipe", std::move(text)}, {"memory_limit_bytes", memory}};
 }
 
 class Together {
@@ -64,7 +55,14 @@ class Together {
         exchange_(work_folder(folder), "rows." + random_name()),
         job_(recipe, folder, memory, &exchange_) {}
 
-  const Source& source() const { return job_.source(); }
+  // What all processes must agree about.
+  std::uint64_t digest() const {
+    std::uint64_t bits = digest_of(job_.source());
+    for (const std::uint64_t fact :
+         {std::uint64_t{job_.partitions()}, std::uint64_t{job_.buckets()}, static_cast<std::uint64_t>(job_.passes())})
+      bits = random_bits(bits, fact);
+    return bits;
+  }
 
   void run() {
     const int last = job_.passes() - 1;
@@ -74,8 +72,8 @@ class Together {
     std::vector<RecipeJob::Blocks> blocks(job_.partitions());
     share(
         phase, job_.partitions(),
-        [&](std::size_t partition, Packer& result) {
-          const RecipeJob::Blocks made = job_.scatter_rows(partition, {});
+        [&](std::size_t partition, Packer& result, const RecipeJob::Told& told) {
+          const RecipeJob::Blocks made = job_.scatter_rows(partition, told);
           result.put(job_.rows_read(partition));
           result.put(static_cast<std::uint64_t>(made.size()));
           for (const BatchStore::Kept& each : made) result.put_text(exchange_.packed(each));
@@ -95,14 +93,15 @@ class Together {
   }
 
  private:
-  void share(const std::string& phase, std::size_t count, const std::function<void(std::size_t, Packer&)>& work,
+  void share(const std::string& phase, std::size_t count,
+             const std::function<void(std::size_t, Packer&, const RecipeJob::Told&)>& work,
              const std::function<void(std::size_t, Unpacker&)>& take) {
     exchange_.reopen();
     tasks_.share(
         phase, count, job_.threads(),
-        [&](std::size_t part) {
+        [&](std::size_t part, const TaskFolder::Touch& touch) {
           Packer result;
-          work(part, result);
+          work(part, result, touch);
           exchange_.flush();
           return result.take();
         },
@@ -119,9 +118,9 @@ class Together {
     Statistics& all = job_.statistics();
     share(
         fmt::format("pass-{}", pass), job_.partitions(),
-        [&](std::size_t partition, Packer& result) {
+        [&](std::size_t partition, Packer& result, const RecipeJob::Told& told) {
           const auto found = job_.statistics_of(partition);
-          job_.gather(partition, pass, *found, {});
+          job_.gather(partition, pass, *found, told);
           result.put(job_.rows_read(partition));
           result.put_text(found->packed(pass));
         },
@@ -132,7 +131,9 @@ class Together {
     for (const std::size_t operation : all.compared_in(pass))
       share(
           fmt::format("compare-{}", operation), all.compare_parts(operation),
-          [&](std::size_t part, Packer& result) { result.put_text(all.compare_part(operation, part)); },
+          [&](std::size_t part, Packer& result, const RecipeJob::Told&) {
+            result.put_text(all.compare_part(operation, part));
+          },
           [&](std::size_t, Unpacker& result) { all.add_compared(operation, result.text()); });
     all.finish(pass);
   }
@@ -151,11 +152,11 @@ class Together {
   void write_buckets(const std::vector<RecipeJob::Blocks>& blocks) {
     share(
         "write", job_.buckets(),
-        [&](std::size_t bucket, Packer& result) {
+        [&](std::size_t bucket, Packer& result, const RecipeJob::Told& told) {
           const auto number = static_cast<std::uint32_t>(bucket);
           const fs::path draft = tasks_.draft();
           const auto file = job_.files().draft(draft);
-          job_.write_bucket(number, blocks, *file);
+          job_.write_bucket(number, blocks, *file, told);
           publish(draft, *file, job_.place_of(number));
           result.put(file->rows());
         },
@@ -168,14 +169,14 @@ class Together {
     const int last = job_.passes() - 1;
     share(
         phase, job_.partitions(),
-        [&](std::size_t partition, Packer& result) {
+        [&](std::size_t partition, Packer& result, const RecipeJob::Told& told) {
           std::vector<fs::path> drafts;
           std::vector<std::unique_ptr<PartFile>> files;
           for (std::size_t part = 0; part < parts_; ++part) {
             drafts.emplace_back(tasks_.draft());
             files.push_back(job_.files().draft(drafts.back()));
           }
-          job_.write_rows(partition, files, {});
+          job_.write_rows(partition, files, told);
           result.put(job_.rows_read(partition));
           for (std::size_t part = 0; part < parts_; ++part) {
             publish(drafts[part], *files[part], {part, partition});
@@ -196,20 +197,6 @@ class Together {
   std::int64_t rows_read_ = 0;
   std::vector<std::pair<RecipeJob::Place, std::int64_t>> written_;
 };
-
-// What is left of the same work: its plan. A kill while files got their last numbers has left nothing of use.
-std::optional<nlohmann::json> plan_left(const Recipe& recipe, const fs::path& work) {
-  if (is_there((work / "failed").string()) || is_there((work / "ending").string())) return std::nullopt;
-  const auto text = read_shared((work / "plan.json").string());
-  if (!text) return std::nullopt;
-  const nlohmann::json left = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!left.is_object() || !left.contains("memory_limit_bytes")) return std::nullopt;
-  // A limit that nobody has named is what was free then.
-  const auto memory = recipe.memory_limit_bytes.value_or(left["memory_limit_bytes"].get<std::int64_t>());
-  nlohmann::json wanted = plan_of(recipe, memory);
-  wanted["input_digest"] = left.value("input_digest", std::uint64_t{0});
-  return wanted == left ? std::optional(left) : std::nullopt;
-}
 
 // An error of the process that has failed, as that has thrown it.
 std::string failure_text(const std::string& recipe_key, const std::string& what) {
@@ -242,7 +229,8 @@ std::string await_plan(const fs::path& folder, std::chrono::milliseconds patienc
 
 ProcessReport finished(Together& together, const fs::path& work) {
   together.run();
-  link_content(work.string(), (work / "ending").string(), "", Durable::no);
+  // From here on the parts do not have the names by which others would find them.
+  if (::unlink((work / "plan.json").c_str()) != 0) throw_of_path((work / "plan.json").string(), errno);
   ProcessReport report = together.finish();
   std::error_code error;
   fs::remove_all(work, error);
@@ -250,7 +238,49 @@ ProcessReport finished(Together& together, const fs::path& work) {
   return report;
 }
 
+// Whether the workers have had the time to see that nothing is left for them.
+std::function<bool()> end_of_patience(const fs::path& work) {
+  using Time = std::chrono::steady_clock;
+  return [work, since = std::optional<Time::time_point>()]() mutable {
+    const bool failed = is_there((work / "failed").string());
+    if (!failed && !is_there((work / "whole").string())) return false;
+    if (!since) since = Time::now();
+    return Time::now() - *since >= (failed ? kAfterFailure : kAfterWhole);
+  };
+}
+
+void throw_if_failed(const fs::path& work) {
+  if (const auto why = read_shared((work / "failed").string())) throw_failure(*why);
+}
+
+void let_workers_do_it(const fs::path& folder, const fs::path& work, const StartWorkers& start) {
+  if (is_there((work / "whole").string())) return;
+  try {
+    start(folder, end_of_patience(work));
+  } catch (...) {
+    throw_if_failed(work);  // says more
+    if (!is_there((work / "whole").string())) throw;
+  }
+  throw_if_failed(work);
+}
+
+// All processes end. If that cannot be said to them, this error is thrown on, so that it is not lost.
+void fail_all(const TaskFolder& tasks, const std::string& key, const std::string& what) {
+  try {
+    tasks.fail(failure_text(key, what));
+  } catch (const NotThere&) {
+    throw DataError(what);
+  } catch (const std::exception&) {
+    throw DataError(what);
+  }
+}
+
 }  // namespace
+
+bool says_disk_full(const std::string& what) {
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT},
+                             [&](int error) { return what.find(std::generic_category().message(error)) != what.npos; });
+}
 
 ProcessReport process_together(const Recipe& recipe, const fs::path& folder, std::size_t on_a_host,
                                const StartWorkers& start) {
@@ -267,21 +297,33 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, std
       plan = plan_of(recipe, recipe.memory_limit_bytes ? *recipe.memory_limit_bytes
                                                        : std::max(memory_limit(recipe) / hosts, kLeast));
     }
-    Together together(recipe, folder, (*plan)["memory_limit_bytes"].get<std::int64_t>(), {});
-    const std::uint64_t digest = digest_of(together.source());
-    if (goes_on && (*plan)["input_digest"] != digest)
-      throw DataError("dtrain: dataset.input: it has changed since the work on it began; start again");
-    (*plan)["input_digest"] = digest;
-    if (!goes_on) link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
-    start(folder);
-    if (const auto why = read_shared((work / "failed").string())) throw_failure(*why);
-    return finished(together, work);
+    const auto limit = (*plan)["memory_limit_bytes"].get<std::int64_t>();
+    auto together = std::make_unique<Together>(recipe, folder, limit, Seat{});
+    const std::uint64_t digest = together->digest();
+    if (goes_on && (*plan)["digest"] != digest) {  // what is there is of another input, or divided otherwise
+      together.reset();
+      clear_folder(folder);
+      fs::create_directory(work);
+      together = std::make_unique<Together>(recipe, folder, limit, Seat{});
+    }
+    (*plan)["digest"] = digest;
+    if (!is_there((work / "plan.json").string()))
+      link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
+    let_workers_do_it(folder, work, start);
+    return finished(*together, work);
   } catch (const NotThere& gone) {
     clear_folder(folder);
     fail_at(gone.path, "it has been removed while it was needed");
-  } catch (const nlohmann::json::exception&) {
+  } catch (const RecipeError&) {
     clear_folder(folder);
-    throw DataError("dtrain: dataset.input: a path is no text in UTF-8; name the file otherwise");
+    throw;
+  } catch (const DataError& error) {
+    clear_folder(folder);
+    const std::string what = error.what();
+    if (!says_disk_full(what)) throw;
+    constexpr const char* kCure = "make room, e.g. by `dtrain cache gc`, or choose another cache_dir";
+    const std::string text = fmt::format("{}; the disk is full: {}", what, kCure);
+    throw DataError(text);
   } catch (...) {
     clear_folder(folder);
     throw;
@@ -291,9 +333,11 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, std
 void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std::chrono::milliseconds patience) {
   const std::string text = await_plan(folder, patience);
   const nlohmann::json plan = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!plan.is_object() || plan.value("format", 0) != kPlanFormat)
-    throw DataError(fmt::format("dtrain: {} is of another version of dtrain than that of the node {}",
-                                (work_folder(folder) / "plan.json").string(), host_name()));
+  if (!is_plan(plan))
+    throw DataError(
+        fmt::format("dtrain: {} is of another version of dtrain than that of the node {}, {}; all nodes need "
+                    "the same",
+                    (work_folder(folder) / "plan.json").string(), host_name(), own_version()));
   const TaskFolder tasks(work_folder(folder).string(), seat);
   try {
     must("Arrow", arrow::compute::Initialize());
@@ -302,18 +346,20 @@ void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std
     if (!recipe.threads)
       recipe.threads =
           std::max<std::int64_t>(1, cores / static_cast<std::int64_t>(std::max<std::size_t>(on_a_host, 1)));
+    check_files(recipe, plan.at("files"));
     Together together(recipe, folder, plan.at("memory_limit_bytes").get<std::int64_t>(), seat);
-    if (plan.at("input_digest") != digest_of(together.source()))
+    if (plan.at("digest") != together.digest())
       throw DataError(
-          fmt::format("dtrain: dataset.input: the node {} sees other files than the node that began; all "
-                      "nodes must see the same input under the same paths",
-                      host_name()));
+          fmt::format("dtrain: dataset.input: the node {} sees other rows in the files than the node that "
+                      "began, or has another dtrain; {}",
+                      host_name(), kSameInput));
     together.run();
+    link_content(work_folder(folder).string(), (work_folder(folder) / "whole").string(), "", Durable::no);
   } catch (const OtherFailed&) {
   } catch (const RecipeError& error) {
-    tasks.fail(failure_text(error.path, error.what()));
+    fail_all(tasks, error.path, error.what());
   } catch (const DataError& error) {
-    tasks.fail(failure_text("", error.what()));
+    fail_all(tasks, "", error.what());
   }
 }
 

@@ -2,12 +2,14 @@
 // process() by several processes that share the work, on one host or on several that see the folder.
 //   FOLDER/.work/plan.json   what is to be done, so that all do the same
 //   FOLDER/.work/PHASE/...   who does which part, and what has become of it (task_folder.h)
+//   FOLDER/.work/whole       all parts are done
 //   FOLDER/.work/rows.*      rows that go from one part to others, a file for each process
 // It is gone at the end. What is there when all of them die, on one host, is good for who begins again.
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "data/process/process.h"
 #include "data/process/task_folder.h"
@@ -15,8 +17,9 @@
 namespace dtrain::data {
 
 // Starts the processes, each of which calls work_together(), and returns when all of them have ended. Throws if they
-// have not done it.
-using StartWorkers = std::function<void(const std::filesystem::path& folder)>;
+// have not done it. Once `must_end` says so, they are ended: one of them has failed, or all is done, and some seconds
+// later others are still there.
+using StartWorkers = std::function<void(const std::filesystem::path& folder, const std::function<bool()>& must_end)>;
 
 // The files are the same byte for byte as those of process() with this memory limit, however many processes there are.
 // The limit is for each of them; `on_a_host`: so many are on a host, and share what is a quarter of the memory if the
@@ -25,9 +28,13 @@ using StartWorkers = std::function<void(const std::filesystem::path& folder)>;
 ProcessReport process_together(const Recipe& recipe, const std::filesystem::path& folder, std::size_t on_a_host,
                                const StartWorkers& start);
 
+// The text of an error is about a disk, or a quota, that is full.
+bool says_disk_full(const std::string& what);
+
 // Does parts of the work until all is done, or one of the processes has failed: that one's error is then in the folder.
 // `on_a_host`: of the processes, which share its cores. `patience`: for the folder to be seen here. Throws DataError:
-// this host does not see the folder, or cannot use it. Throws NotThere if the folder goes meanwhile.
+// this host does not see the folder, or cannot use it, or could not leave its error there, which this is then. Throws
+// NotThere if the folder goes meanwhile.
 void work_together(const std::filesystem::path& folder, Seat seat, std::size_t on_a_host,
                    std::chrono::milliseconds patience);
 

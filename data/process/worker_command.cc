@@ -25,7 +25,6 @@ std::size_t number_of(const char* variable, std::size_t otherwise) {
 }  // namespace
 
 int run_worker(const std::filesystem::path& folder) {
-  // The error of the first start has been said by then.
   const bool again = number_of("TORCHELASTIC_RESTART_COUNT", 0) > 0;
   std::string why;
   try {
@@ -37,8 +36,10 @@ int run_worker(const std::filesystem::path& folder) {
   } catch (const std::exception& error) {
     why = error.what();
   }
-  if (!again) std::fputs((why + "\n").c_str(), stderr);
-  return kCannotWork;
+  std::fputs((why + "\n").c_str(), stderr);
+  // The process that began takes the last turn. It finds the disk full too, and says it; a restart would be for
+  // nothing.
+  return says_disk_full(why) ? 0 : kCannotWork;
 }
 
 }  // namespace dtrain::data

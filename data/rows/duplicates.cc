@@ -116,9 +116,11 @@ void Duplicates::add_packed(std::string_view packed) {
   Unpacker unpacker(packed);
   for (auto left = unpacker.get<std::uint64_t>(); left > 0; --left) {
     const std::size_t at = unpacker.get<std::uint64_t>() - first_;
-    dropped_.at(at) = unpacker.list<std::uint32_t>();
-    kept_.at(at) = store_.unpacked(unpacker.text());
+    if (at >= kept_.size()) throw_of_others();
+    dropped_[at] = unpacker.list<std::uint32_t>();
+    kept_[at] = store_.unpacked(unpacker.text());
   }
+  if (!unpacker.at_end()) throw_of_others();
 }
 
 std::vector<Duplicates::Row> Duplicates::repeated_in(std::uint32_t bucket) const {
@@ -136,7 +138,10 @@ std::vector<Duplicates::Row> Duplicates::repeated_in(std::uint32_t bucket) const
 
 void Duplicates::drop(const std::vector<Row>& rows) {
   const std::lock_guard lock(mutex_);
-  for (const Row& row : rows) dropped_[row.unit - first_].push_back(row.number);
+  for (const Row& row : rows) {
+    if (row.unit - first_ >= dropped_.size()) throw_of_others();
+    dropped_[row.unit - first_].push_back(row.number);
+  }
 }
 
 std::vector<std::vector<std::uint32_t>> Duplicates::dropped() {

@@ -198,19 +198,23 @@ std::string Statistics::packed(int pass) const {
 
 void Statistics::add_packed(int pass, std::string_view packed) {
   Unpacker unpacker(packed);
-  const auto first = static_cast<std::ptrdiff_t>(unpacker.get<std::uint64_t>() - limits_.first);
+  const std::uint64_t first = unpacker.get<std::uint64_t>() - limits_.first;
   for (std::size_t number = 0; number < plan_.operations.size(); ++number) {
     const Operation& operation = plan_.operations[number];
     if (operation.gathered != pass) continue;
     Gathered& gathered = *gathered_[number];
     const std::vector<Moments> moments = unpacker.list<Moments>();
-    std::copy(moments.begin(), moments.end(), gathered.moments.begin() + first);
+    const std::size_t room = gathered.moments.size();
+    if (!moments.empty() && (first > room || moments.size() > room - first)) throw_of_others();
+    if (!moments.empty())
+      std::copy(moments.begin(), moments.end(), gathered.moments.begin() + static_cast<std::ptrdiff_t>(first));
     for (auto left = unpacker.get<std::uint64_t>(); left > 0; --left) {
       Value value = unpacked_value(unpacker);
       add_count(operation, gathered, std::move(value), unpacker.get<std::int64_t>());
     }
     if (gathered.duplicates) gathered.duplicates->add_packed(unpacker.text());
   }
+  if (!unpacker.at_end()) throw_of_others();
 }
 
 std::vector<std::size_t> Statistics::compared_in(int pass) const {
@@ -231,7 +235,9 @@ std::string Statistics::compare_part(std::size_t operation, std::size_t part) co
 }
 
 void Statistics::add_compared(std::size_t operation, std::string_view packed) {
-  gathered_[operation]->duplicates->drop(Unpacker(packed).list<Duplicates::Row>());
+  Unpacker unpacker(packed);
+  gathered_[operation]->duplicates->drop(unpacker.list<Duplicates::Row>());
+  if (!unpacker.at_end()) throw_of_others();
 }
 
 void Statistics::compare(int pass, std::size_t threads) {

@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKey = "backend.processor.script";
 constexpr int kNoExec = 126;
+constexpr int kLookMs = 1000;
 
 std::map<std::string, std::string> own_environment() {
   std::map<std::string, std::string> env;
@@ -76,8 +79,25 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Returns how it has ended, as wait() says it.
-int run_to_end(std::vector<std::string> words, const std::map<std::string, std::string>& environment) {
+using MustEnd = std::function<bool()>;
+
+// Returns how it has ended, as wait() says it. Asks it to end as soon as `must_end` says so.
+int await_end(pid_t child, const MustEnd& must_end) {
+  const OwnedFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  for (bool asked = false;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0 && errno != EINTR) throw_system("waitpid", errno);
+    if (must_end && !asked && must_end()) asked = ::kill(child, SIGTERM) == 0;
+    struct pollfd end = {pidfd.get(), POLLIN, 0};  // without one: the time alone
+    ::poll(&end, 1, kLookMs);
+  }
+}
+
+// As await_end().
+int run_to_end(std::vector<std::string> words, const std::map<std::string, std::string>& environment,
+               const MustEnd& must_end = {}) {
   std::vector<std::string> variables;
   variables.reserve(environment.size());
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
@@ -95,9 +115,7 @@ int run_to_end(std::vector<std::string> words, const std::map<std::string, std::
     ::dprintf(STDERR_FILENO, "dtrain: %s: %s\n", argv[0], std::strerror(errno));
     ::_exit(kNoExec);
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  return status;
+  return await_end(child, must_end);
 }
 
 void judge(const ScriptJob& job, int status) {
@@ -161,11 +179,12 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
   remove_tree(work);
 }
 
-void run_workers(const WorkerJob& job, const fs::path& folder) {
+void run_workers(const WorkerJob& job, const fs::path& folder, const MustEnd& must_end) {
   auto environment = data_job_environment(own_environment());
   if (!job.nodes.empty()) send_credentials(environment);
   environment["DTRAIN_DATA_BUILD"] = folder.string();  // each node looks whether it may write there
-  const int status = run_to_end(worker_job_words(job, folder.string()), environment);
+  const int status = run_to_end(worker_job_words(job, folder.string()), environment, must_end);
+  if (must_end()) return;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   constexpr const char* kWhat = "backend.processor: the job that shares the work among processes";
   if (WIFSIGNALED(status))

@@ -21,7 +21,8 @@ using FillFrom = std::function<void(const std::vector<std::string>& files, const
 void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input, const std::filesystem::path& folder,
                     const FillFrom& fill);
 
-// Runs the job whose workers do the work on `folder`, to its end, likewise. CacheError: it has failed.
-void run_workers(const WorkerJob& job, const std::filesystem::path& folder);
+// Runs the job whose workers do the work on `folder`, to its end, likewise. Asks it to end once `must_end` says so, and
+// then returns, however it ends. CacheError: it has failed.
+void run_workers(const WorkerJob& job, const std::filesystem::path& folder, const std::function<bool()>& must_end);
 
 }  // namespace dtrain::data

@@ -15,8 +15,8 @@ struct WorkerJob {
   std::vector<std::string> nodes;  // flags that say where: cli/data/data_nodes.h. Empty: here
   std::optional<std::int64_t> workers;
 
-  // Workers that share this host's memory and cores.
-  std::size_t on_a_host() const { return nodes.empty() ? static_cast<std::size_t>(workers.value_or(1)) : 1; }
+  // Workers that share a host's memory and cores, at most. Of nodes that are no plain list of hosts it is not known: 1.
+  std::size_t on_a_host() const;
 };
 
 // Of a request (data/commands/data_command.h). Nothing: one process does all.

@@ -31,16 +31,6 @@ void sync_at(const std::string& path, int flags) {
   if (::fsync(file.get()) != 0) throw_of_path(path, errno);
 }
 
-void write_all(const std::string& path, const std::string& content) {
-  const OwnedFd file = open_shared(path, O_WRONLY | O_CREAT | O_EXCL);
-  for (std::size_t at = 0; at < content.size();) {
-    const ssize_t written = ::write(file.get(), content.data() + at, content.size() - at);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_of_path(path, errno);
-    at += static_cast<std::size_t>(written);
-  }
-}
-
 struct Unlinked {
   const std::string& path;
   ~Unlinked() { ::unlink(path.c_str()); }
@@ -84,6 +74,16 @@ std::string link_content(const std::string& work, const std::string& path, const
   auto there = read_shared(path);
   if (!there) throw NotThere{path};
   return *there;
+}
+
+void write_all(const std::string& path, const std::string& content) {
+  const OwnedFd file = open_shared(path, O_WRONLY | O_CREAT | O_EXCL);
+  for (std::size_t at = 0; at < content.size();) {
+    const ssize_t written = ::write(file.get(), content.data() + at, content.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_of_path(path, errno);
+    at += static_cast<std::size_t>(written);
+  }
 }
 
 std::string random_name() {

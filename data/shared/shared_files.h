@@ -29,6 +29,9 @@ void make_once(const std::string& draft, const std::string& path, const std::fun
 std::string link_content(const std::string& work, const std::string& path, const std::string& content,
                          Durable durable = Durable::yes);
 
+// A new file.
+void write_all(const std::string& path, const std::string& content);
+
 // What nobody else names anything, whatever hosts and containers there are: 16 digits.
 std::string random_name();
 // Of a file that is being written.

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The native processor as several processes that share a folder: the same bytes, what becomes of a process that dies,
 of an error, and of a build that is killed; and the same as jobs that `dtrain preprocess` starts."""
+import ctypes
+import fcntl
 import json
 import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -76,6 +79,59 @@ def is_gone(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def has_lock(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def cpu_of(pid):
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def threads_of(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def fail_build(work):
+    """As a worker that has failed does it."""
+    why = b"dtrain: no such luck"
+    (work / "draft").write_bytes(struct.pack("=QQ", 0, len(why)) + why)
+    os.rename(work / "draft", work / "failed")
+
+
+MOVED_FROM, DELETE = 0x40, 0x200
+
+
+class Seen:
+    """The names that go from some folders, in their order (inotify)."""
+
+    def __init__(self, folders):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        for folder, events in folders.items():
+            if libc.inotify_add_watch(self.fd, os.fsencode(folder), events) < 0:
+                raise OSError(ctypes.get_errno(), str(folder))
+
+    def all(self):
+        names = []
+        while True:
+            try:
+                data = os.read(self.fd, 1 << 16)
+            except BlockingIOError:
+                return names
+            while data:
+                size, = struct.unpack_from("=I", data, 12)
+                names.append(data[16:16 + size].rstrip(b"\0").decode())
+                data = data[16 + size:]
+
+    def close(self):
+        os.close(self.fd)
 
 
 class WithInput(unittest.TestCase):
@@ -189,9 +245,11 @@ class Loss(WithInput):
                     until(lambda pid=pid: is_gone(pid), "the end of a worker")
                 if phase == "write":  # nobody reads the input again, but for the footers
                     for file in (self.folder / "in").iterdir():
+                        facts = file.stat()
                         with open(file, "r+b") as damaged:
                             damaged.seek(4)
-                            damaged.write(bytes(file.stat().st_size // 2))
+                            damaged.write(bytes(facts.st_size // 2))
+                        os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
                 again, _ = self.start(self.slow(), 2, folder)
                 self.assertEqual((again.communicate(timeout=DEADLINE)[1], again.returncode), ("", 0))
                 self.assertEqual(bytes_in(folder), alone)
@@ -220,17 +278,97 @@ class Loss(WithInput):
         plan = json.loads((folder / ".work/plan.json").read_text())
         other = self.folder / "other"
         (other / ".work").mkdir(parents=True)
-        (other / ".work/plan.json").write_text(json.dumps({**plan, "input_digest": 1}))
+        (other / ".work/plan.json").write_text(json.dumps({**plan, "digest": 1}))
         subprocess.run([PROGRAM, "work", other], check=True, timeout=DEADLINE)
-        self.assertIn(b"sees other files", (other / ".work/failed").read_bytes())
-        (other / ".work/plan.json").write_text(json.dumps({**plan, "format": 0}))
-        done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+        self.assertIn(b"sees other rows", (other / ".work/failed").read_bytes())
+        files = plan["files"]
+        older = [files[0][0], files[0][1], 1]
+        for wrong, words in (([older, files[1]], "another size or time of change"),
+                             (files[:1], "sees 2 files")):
+            (other / ".work/failed").unlink()
+            (other / ".work/plan.json").write_text(json.dumps({**plan, "files": wrong}))
+            subprocess.run([PROGRAM, "work", other], check=True, timeout=DEADLINE)
+            self.assertIn(words, (other / ".work/failed").read_text(errors="replace"))
+        (other / ".work/failed").unlink()
+        missing = {**plan, "recipe": {**plan["recipe"], "input": ["/none/in"]}}
+        (other / ".work/plan.json").write_text(json.dumps(missing))
+        subprocess.run([PROGRAM, "work", other], check=True, timeout=DEADLINE)
+        failed = (other / ".work/failed").read_text(errors="replace")
+        self.assertRegex(failed, r"/none/in.*on the node .*num_workers: 1")
+        # An error that cannot be left there is not lost.
+        (other / ".work/failed").unlink()
+        (other / ".work/failed").symlink_to("/none/failed")
+        done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE,
+                              env={**os.environ, "TORCHELASTIC_RESTART_COUNT": "1"})
         self.assertEqual(done.returncode, 125)
-        self.assertIn("another version of dtrain", done.stderr)
+        self.assertIn("/none/in", done.stderr)
+        for wrong in ({"format": 0}, {"version": "0.0"}):
+            (other / ".work/plan.json").write_text(json.dumps({**plan, **wrong}))
+            done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn("another version of dtrain", done.stderr)
         done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
         self.assertEqual(done.returncode, 125)
         self.assertIn("does not see /none/rows", done.stderr)
         process.communicate(timeout=DEADLINE)
+
+
+    def test_what_is_wrong_with_the_words_is_said(self):
+        path = self.folder / "recipe.json"
+        path.write_text(json.dumps(self.recipe()))
+        for words in ("abc", "2x", "0"):
+            done = subprocess.run([PROGRAM, "process", path, self.folder / "in", words], stderr=subprocess.PIPE,
+                                  text=True, timeout=DEADLINE)
+            self.assertEqual((done.returncode, done.stderr[:6]), (2, "usage:"))
+        os.rename(self.folder / "in/0.parquet", os.fsencode(self.folder) + b"/in/0\xff.parquet")
+        left, error = self.make(self.recipe(), 2, 1)
+        self.assertEqual(left, {})
+        self.assertRegex(error, r"in/0.+\.parquet.* is no text in UTF-8.*num_workers: 1")
+
+    def test_the_plan_goes_before_files_get_their_numbers(self):
+        recipe = self.recipe(shuffle=False, parallelism=27, threads=1,
+                             steps=[{"fill": {"x": "mean"}}, {"filter": {"column": "id", "op": ">=", "value": 500}}])
+        process, folder = self.begun(recipe, 2, "pass-0")
+        part, = (each for each in folder.iterdir() if each.name != ".work")
+        seen = Seen({folder / ".work": DELETE, part: MOVED_FROM})
+        self.addCleanup(seen.close)
+        self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
+        events = seen.all()
+        self.assertTrue(any(name.startswith("part-") for name in events), events)
+        self.assertLess(events.index("plan.json"), next(at for at, name in enumerate(events)
+                                                        if name.startswith("part-")))
+
+    def test_the_plan_goes_before_what_a_failed_build_has_left(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        for number in range(50):
+            (folder / f".work/{number}").touch()
+        seen = Seen({folder / ".work": DELETE})
+        self.addCleanup(seen.close)
+        fail_build(folder / ".work")
+        self.assertIn("no such luck", process.communicate(timeout=DEADLINE)[1])
+        events = [name for name in seen.all() if not name.endswith(".tmp")]
+        self.assertEqual(events[0], "plan.json")
+
+    def test_who_waits_for_a_part_does_little(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        process.kill()
+        process.wait()
+        for done in (folder / ".work/pass-0").glob("*.done"):
+            done.unlink()
+        held = [open(folder / f".work/pass-0/{part:05}.lock", "w") for part in range(27)]
+        for file in held:
+            self.addCleanup(file.close)
+            until(lambda file=file: has_lock(file), "a lock")
+        plan = json.loads((folder / ".work/plan.json").read_text())
+        plan["recipe"]["threads"] = 4
+        (folder / ".work/plan.json").write_text(json.dumps(plan))
+        worker = subprocess.Popen([PROGRAM, "work", folder], stderr=subprocess.DEVNULL)
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        until(lambda: threads_of(worker.pid) > 4, "its threads")
+        before, began = cpu_of(worker.pid), time.monotonic()
+        until(lambda: time.monotonic() - began > 1, "a second")
+        self.assertLess(cpu_of(worker.pid) - before, 0.3)
 
 
 class Preprocess(WithInput):
@@ -277,9 +415,7 @@ class Preprocess(WithInput):
 
     def test_a_worker_that_is_killed_is_started_again(self):
         process = self.working("cache")
-        place = os.fsencode(next((self.folder / "cache").glob("*/.work")).parent)
-        workers = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
-                   if re.fullmatch(rb"[^\0]*dtrain-data\0work\0" + re.escape(place) + rb"\0", content_of(path))]
+        workers = self.workers_at(next((self.folder / "cache").glob("*/.work")).parent)
         self.assertEqual(len(workers), 2)
         os.kill(workers[0], signal.SIGKILL)
         out, error = process.communicate(timeout=DEADLINE)
@@ -287,6 +423,23 @@ class Preprocess(WithInput):
         entry = pathlib.Path(json.loads(out)["folder"])
         self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
                          self.build("alone", 1))
+
+    def workers_at(self, place):
+        return [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if re.fullmatch(rb"[^\0]*dtrain-data\0work\0" + re.escape(os.fsencode(place)) + rb"\0",
+                                content_of(path))]
+
+    def test_a_worker_that_stands_still_holds_up_nobody_once_the_work_has_failed(self):
+        process = self.working("cache")
+        work = next((self.folder / "cache").glob("*/.work"))
+        victim = self.workers_at(work.parent)[0]
+        os.kill(victim, signal.SIGSTOP)
+        fail_build(work)
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual(process.returncode, 1, error)
+        self.assertIn("no such luck", error)
+        self.assertTrue(is_gone(victim))
+        self.assertEqual(self.left("cache"), [])
 
     def test_an_error_is_said_once_with_its_line_and_nothing_is_left(self):
         process = self.begin("cache", 2, steps=[{"cast": {"word": "int32"}}])

@@ -54,6 +54,14 @@ TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: -c 2\nnnodes: 2", env) ==
         NodeWords{"--engine=slurm", "--srun=-c 2", "--nnodes=2", "--nproc=1"});
+  CHECK(nodes_of(job + "\nsrun: --constraint=x-c", env) ==
+        NodeWords{"--engine=slurm", "--srun=--constraint=x-c --cpus-per-task=8", "--nproc=1"});
+  env["SLURM_CPUS_PER_TASK"] = "4";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=4", "--nproc=1"});
+  env["SRUN_CPUS_PER_TASK"] = "4";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+  env.erase("SRUN_CPUS_PER_TASK");
+  env.erase("SLURM_CPUS_PER_TASK");
   CHECK(nodes_of(job + "\nnnodes: 1", env).empty());
   env["SLURM_JOB_CPUS_PER_NODE"] = "8(x2),4";
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});

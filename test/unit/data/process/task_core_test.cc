@@ -43,6 +43,18 @@ TEST_CASE("tasks: what another process holds is tried again after a look, and is
   CHECK(core.next(Ms(603)).what == What::finished);
 }
 
+TEST_CASE("tasks: a part that takes long is waited for as long as its process goes on") {
+  TaskCore core(1, 0, Ms(100), Ms(0));
+  core.next(Ms(0));
+  core.held(0);
+  core.alive(Ms(90));
+  CHECK(core.next(Ms(190)).what == What::look);
+  CHECK(core.next(Ms(191)).what == What::late);
+  CHECK_FALSE(core.is_done(0));
+  core.done(0, Ms(192));
+  CHECK(core.is_done(0));
+}
+
 TEST_CASE("tasks: a result that is seen between a try and its end counts once") {
   TaskCore core(1, 0, Ms(100), Ms(0));
   CHECK(core.next(Ms(0)).what == What::take);

@@ -26,7 +26,7 @@ TEST_CASE("workers of native: one process does all unless there are several node
   const auto here = job_of({{"num_workers", 3}}, Json::object());
   REQUIRE(here);
   CHECK(here->on_a_host() == 3);
-  CHECK(job_of({{"num_workers", 3}}, nodes)->on_a_host() == 1);
+  CHECK(job_of({{"num_workers", 3}}, nodes)->on_a_host() == 2);
 }
 
 TEST_CASE("workers of native: the job that they are of") {
@@ -43,7 +43,13 @@ TEST_CASE("workers of native: the job that they are of") {
   CHECK(worker_job_words({"/opt/bin/dtrain", nodes, {}}, "/cache/F") ==
         words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--nproc=1"}));
   CHECK(worker_job_words({"/opt/bin/dtrain", nodes, 4}, "/cache/F") ==
-        words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--num-proc=4"}));
+        words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--nproc=2"}));
+  const Words slots = {"--hosts=a:8,b:8", "--nproc=1"}, ray = {"--engine=ray", "--num-proc=auto"};
+  CHECK(worker_job_words({"/opt/bin/dtrain", slots, 3}, "/cache/F") ==
+        words({"/opt/bin/dtrain", "run", "--hosts=a:8,b:8", "--nproc=2"}));
+  CHECK(WorkerJob{"/opt/bin/dtrain", slots, 3}.on_a_host() == 2);
+  CHECK(worker_job_words({"/opt/bin/dtrain", ray, 4}, "/cache/F") ==
+        words({"/opt/bin/dtrain", "run", "--engine=ray", "--num-proc=4"}));
 }
 
 TEST_CASE("workers of native: what tells how nodes meet goes along, and flags of the job that wants the data do not") {
