@@ -12,8 +12,7 @@ namespace dtrain::cli {
 
 namespace {
 
-constexpr const char* kScriptBuild =
-    "DTRAIN_DATA_BUILD";  // of a job that dtrain-data starts (data/script/script_job.h)
+constexpr const char* kDataBuild = "DTRAIN_DATA_BUILD";  // of a job that dtrain-data starts (data/script/script_job.h)
 
 }  // namespace
 
@@ -36,7 +35,7 @@ Result<void> judge_build_folder(const std::string& folder, bool writes, const Pr
 }
 
 Result<void> resolve_dataset(const Given& given, Plan& /*plan*/) {
-  if (const std::string build = given.host.variable(kScriptBuild); given.host.place && !build.empty())
+  if (const std::string build = given.host.variable(kDataBuild); given.host.place && !build.empty())
     if (auto done = judge_build_folder(build, true, given.host.probe); !done) return done;
   const std::string path = given.host.variable("DTRAIN_DATASET");
   // What the config names is built or found after all else is known to be right.

@@ -38,6 +38,15 @@ struct HostTensor {
   Block values;  // in the order of the shape, the last dimension side by side
 };
 
+// `rows` rows of columns that have so many bytes in each of them, not ragged ones. Without values yet.
+inline HostTensor fixed_tensor(const TensorColumns& of, std::size_t row_bytes, std::int64_t rows,
+                               const BlockAllocator& allocate) {
+  HostTensor tensor{of.columns[0].type, {rows}, allocate(row_bytes * static_cast<std::size_t>(rows))};
+  if (of.matrix) tensor.shape.push_back(static_cast<std::int64_t>(of.columns.size()));
+  if (of.columns[0].list_size != 0) tensor.shape.push_back(of.columns[0].list_size);
+  return tensor;
+}
+
 inline HostTensor int64_tensor(std::int64_t size, const BlockAllocator& allocate) {
   return {ElementType::int64, {size}, allocate(static_cast<std::size_t>(size) * sizeof(std::int64_t))};
 }

@@ -8,12 +8,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 
 #include "data/cache/cache_error.h"
+#include "data/os/host_name.h"
 
 namespace dtrain::data {
 namespace {
@@ -67,17 +67,12 @@ std::string own_user() {
   return found != nullptr ? found->pw_name : fmt::format("user {}", ::getuid());
 }
 
-std::string own_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "a host without a name";
-}
-
 }  // namespace
 
 Lease own_lease() {
   return {fresh_job(),
           own_user(),
-          own_host(),
+          host_name("a host without a name"),
           line_of("/proc/sys/kernel/random/boot_id"),
           pid_space_here(),
           ::getpid(),
@@ -96,7 +91,7 @@ std::optional<Lease> read_lease(const fs::path& file) {
 }
 
 bool is_dead_here(const Lease& lease) {
-  if (lease.boot.empty() || lease.host != own_host()) return false;
+  if (lease.boot.empty() || lease.host != host_name("a host without a name")) return false;
   // The same name with another boot may be another machine: two containers have one name too. Time will tell.
   if (lease.boot != line_of("/proc/sys/kernel/random/boot_id") || lease.pid_space != pid_space_here()) return false;
   if (::kill(lease.pid, 0) != 0 && errno == ESRCH) return true;

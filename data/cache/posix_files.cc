@@ -6,13 +6,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <system_error>
 
 #include "data/cache/cache_error.h"
+#include "data/os/host_name.h"
 
 namespace dtrain::data {
 namespace {
@@ -33,19 +33,14 @@ OwnedFd make_lock(const fs::path& path) {
   return made;
 }
 
-// A job's processes on several hosts may say this.
-std::string host_here() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this host";
-}
-
 }  // namespace
 
 void throw_system(const fs::path& path, int error) {
   std::string cure;
   if (error == ENOSPC || error == EDQUOT) cure = "; make room, e.g. by `dtrain cache gc`, or choose another cache_dir";
   if (error == EACCES || error == EPERM || error == EROFS)
-    cure = fmt::format("; choose a cache_dir that you may write on {} (--cache-dir)", host_here());
+    // A job's processes on several hosts may say this.
+    cure = fmt::format("; choose a cache_dir that you may write on {} (--cache-dir)", host_name("this host"));
   if (error == ELOOP) cure = "; it is a link, and the cache follows none";
   throw CacheError(kSystemCode, fmt::format("{}: {}{}", path.string(), std::strerror(error), cure));
 }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <system_error>
 
+#include "data/base/number_in.h"
 #include "data/base/store_uri.h"
 #include "data/cache/cache_error.h"
 #include "data/cache/cache_inputs.h"
@@ -41,12 +42,6 @@ std::string text_of_object(const std::string& uri, const nlohmann::json& request
   });
 }
 
-std::optional<std::int64_t> number_asked(const nlohmann::json& request, const char* key) {
-  const auto value = request.find(key);
-  if (value == request.end() || value->is_null()) return std::nullopt;
-  return value->get<std::int64_t>();
-}
-
 }  // namespace
 
 int apply_command(const Processor& processor, const ApplyFill& fill, const OpenObjects& open) {
@@ -58,8 +53,8 @@ int apply_command(const Processor& processor, const ApplyFill& fill, const OpenO
                        request.value("filter", false),
                        request.value("without", std::vector<std::string>()),
                        request.value("keep", std::vector<std::string>()),
-                       number_asked(request, "parallelism"),
-                       number_asked(request, "memory_limit_bytes"),
+                       number_in(request, "parallelism"),
+                       number_in(request, "memory_limit_bytes"),
                        {},
                        request.value("quiet", false)};
     nlohmann::json files = {{"input", request.at("input")}};  // as a recipe has them

@@ -1,21 +1,9 @@
 #include "data/flow/batch_builder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace dtrain::data {
-namespace {
-
-HostTensor fixed_tensor(const TensorColumns& of, const Piece& piece, std::int64_t rows,
-                        const BlockAllocator& allocate) {
-  HostTensor tensor{of.columns[0].type, {rows}, allocate(piece.bytes * static_cast<std::size_t>(rows))};
-  if (of.matrix) tensor.shape.push_back(static_cast<std::int64_t>(of.columns.size()));
-  if (of.columns[0].list_size != 0) tensor.shape.push_back(of.columns[0].list_size);
-  return tensor;
-}
-
-}  // namespace
 
 BatchBuilder::BatchBuilder(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
                            const BlockAllocator& allocate)
@@ -26,7 +14,7 @@ BatchBuilder::BatchBuilder(const std::vector<TensorColumns>& tensors, const RowL
       batch_{{}, share.rows, share.repeated, share.batch_rows} {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     fixed_.push_back(tensors[i].ragged() ? HostTensor{}
-                                         : fixed_tensor(tensors[i], layout.tensors[i], share.rows, allocate));
+                                         : fixed_tensor(tensors[i], layout.tensors[i].bytes, share.rows, allocate));
   }
   if (!layout.ragged.empty()) tail_at_.resize(static_cast<std::size_t>(share.rows));
 }

@@ -4,17 +4,6 @@
 #include <utility>
 
 namespace dtrain::data {
-namespace {
-
-HostTensor empty_tensor(const TensorColumns& of, std::size_t row_bytes, std::int64_t rows,
-                        const BlockAllocator& allocate) {
-  HostTensor tensor{of.columns[0].type, {rows}, allocate(row_bytes * static_cast<std::size_t>(rows))};
-  if (of.matrix) tensor.shape.push_back(static_cast<std::int64_t>(of.columns.size()));
-  if (of.columns[0].list_size != 0) tensor.shape.push_back(of.columns[0].list_size);
-  return tensor;
-}
-
-}  // namespace
 
 MixedBatch::MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayout& layout, const BatchShare& share,
                        const BlockAllocator& allocate)
@@ -35,7 +24,7 @@ MixedBatch::MixedBatch(const std::vector<TensorColumns>& tensors, const RowLayou
       batch_.tensors.push_back(int64_tensor(share.rows + 1, allocate));
     } else {
       ragged_.emplace_back();
-      batch_.tensors.push_back(empty_tensor(tensors[i], layout.tensors[i].bytes, share.rows, allocate));
+      batch_.tensors.push_back(fixed_tensor(tensors[i], layout.tensors[i].bytes, share.rows, allocate));
     }
   }
   batch_.tensors.push_back(int64_tensor(share.rows, allocate));

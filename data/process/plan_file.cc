@@ -2,12 +2,11 @@
 #include "data/process/plan_file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "data/os/host_name.h"
 #include "data/shared/shared_files.h"
 #include "data/source/input_files.h"
 #include "dtrain/data_errors.h"
@@ -43,12 +42,6 @@ void check_name(const std::string& path) {
 
 std::string own_version() { return DTRAIN_VERSION; }
 
-std::string host_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
 nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory) {
   nlohmann::json text = recipe.text, files = files_here(recipe);
   text["input"] = recipe.input;
@@ -70,7 +63,7 @@ void check_files(const Recipe& recipe, const nlohmann::json& wanted) {
   try {
     found = files_here(recipe);
   } catch (const DataError& error) {
-    throw DataError(fmt::format("{} (on the node {}); {}", error.what(), host_name(), kSameInput));
+    throw DataError(fmt::format("{} (on the node {}); {}", error.what(), host_name(""), kSameInput));
   }
   if (found == wanted) return;
   for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i)
@@ -78,9 +71,9 @@ void check_files(const Recipe& recipe, const nlohmann::json& wanted) {
       throw DataError(
           fmt::format("dtrain: dataset.input: on the node {} {} has another size or time of change than on "
                       "the node that began; {}",
-                      host_name(), found[i].front().get<std::string>(), kSameInput));
+                      host_name(""), found[i].front().get<std::string>(), kSameInput));
   throw DataError(fmt::format("dtrain: dataset.input: the node {} sees {} files, and the node that began {}; {}",
-                              host_name(), found.size(), wanted.size(), kSameInput));
+                              host_name(""), found.size(), wanted.size(), kSameInput));
 }
 
 std::optional<nlohmann::json> plan_left(const Recipe& recipe, const fs::path& work) {

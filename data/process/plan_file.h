@@ -14,7 +14,6 @@ namespace dtrain::data {
 inline constexpr const char* kSameInput =
     "all nodes must see the same input under the same paths; or let one node do the work: num_workers: 1";
 
-std::string host_name();
 std::string own_version();
 
 // Throws DataError: a file cannot be found, or its name is no text in UTF-8, which JSON is.

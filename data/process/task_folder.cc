@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/os/host_name.h"
 #include "data/rows/parallel.h"
 #include "data/shared/shared_files.h"
 #include "dtrain/data_errors.h"
@@ -35,11 +35,7 @@ TaskTime task_now() {
 
 std::string beside_task(const std::string& folder, std::size_t task) { return fmt::format("{}/{:05}", folder, task); }
 
-std::string own_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("{} (process {})", host.data(), ::getpid());
-}
+std::string own_name() { return fmt::format("{} (process {})", host_name(""), ::getpid()); }
 
 // Those that are there.
 void see_results(const std::string& folder, std::size_t count, TaskCore& core) {

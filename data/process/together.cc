@@ -21,6 +21,7 @@
 #include "data/arrow/arrow_calls.h"
 #include "data/base/packed.h"
 #include "data/base/random_bits.h"
+#include "data/os/host_name.h"
 #include "data/process/plan_file.h"
 #include "data/process/recipe_job.h"
 #include "data/shared/shared_files.h"
@@ -222,7 +223,7 @@ std::string await_plan(const fs::path& folder, std::chrono::milliseconds patienc
       throw DataError(
           fmt::format("dtrain: backend.cache_dir: the node {} does not see {}, where the nodes share their "
                       "work; name a folder that all nodes have",
-                      host_name(), folder.string()));
+                      host_name(""), folder.string()));
     ::poll(nullptr, 0, kSightLookMs);
   }
 }
@@ -337,7 +338,7 @@ void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std
     throw DataError(
         fmt::format("dtrain: {} is of another version of dtrain than that of the node {}, {}; all nodes need "
                     "the same",
-                    (work_folder(folder) / "plan.json").string(), host_name(), own_version()));
+                    (work_folder(folder) / "plan.json").string(), host_name(""), own_version()));
   const TaskFolder tasks(work_folder(folder).string(), seat);
   try {
     must("Arrow", arrow::compute::Initialize());
@@ -352,7 +353,7 @@ void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std
       throw DataError(
           fmt::format("dtrain: dataset.input: the node {} sees other rows in the files than the node that "
                       "began, or has another dtrain; {}",
-                      host_name(), kSameInput));
+                      host_name(""), kSameInput));
     together.run();
     link_content(work_folder(folder).string(), (work_folder(folder) / "whole").string(), "", Durable::no);
   } catch (const OtherFailed&) {

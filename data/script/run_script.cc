@@ -182,7 +182,7 @@ void fill_by_script(const ScriptJob& job, const std::vector<std::string>& input,
 void run_workers(const WorkerJob& job, const fs::path& folder, const MustEnd& must_end) {
   auto environment = data_job_environment(own_environment());
   if (!job.nodes.empty()) send_credentials(environment);
-  environment["DTRAIN_DATA_BUILD"] = folder.string();  // each node looks whether it may write there
+  environment[kDataBuild] = folder.string();
   const int status = run_to_end(worker_job_words(job, folder.string()), environment, must_end);
   if (must_end()) return;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "data/base/number_in.h"
+
 namespace dtrain::data {
 namespace {
 
@@ -18,12 +20,6 @@ constexpr std::string_view kStoreTimeout = "DTRAIN_STORE_TIMEOUT_S";
 // A partition may have all its tries (MOST_TRIES of parts.py), and is named by the start after them.
 constexpr int kTriesOfPartition = 3;
 constexpr int kSecondsToEnd = 5;  // once the job is asked to
-
-std::optional<std::int64_t> number_in(const nlohmann::json& json, const char* name) {
-  const auto found = json.find(name);
-  if (found == json.end() || found->is_null()) return std::nullopt;
-  return found->get<std::int64_t>();
-}
 
 // For Ray Data one process here is enough: it has workers of its own.
 std::vector<std::string> where_it_runs(const ScriptJob& job) {
@@ -101,7 +97,7 @@ std::map<std::string, std::string> script_job_environment(const ScriptJob& job, 
   env = data_job_environment(std::move(env));
   if (job.parallelism) env["DTRAIN_PARALLELISM"] = std::to_string(*job.parallelism);
   if (job.persist) env["DTRAIN_PERSIST"] = *job.persist ? "true" : "false";
-  if (job.on_ray) env["DTRAIN_DATA_BUILD"] = build;
+  if (job.on_ray) env[kDataBuild] = build;
   if (!modules.empty()) {
     std::string& path = env["PYTHONPATH"];
     path = path.empty() ? modules : modules + ":" + path;

@@ -36,12 +36,15 @@ std::vector<std::string> script_job_words(const ScriptJob& job, const std::strin
 
 // A file with the credentials of object stores.
 inline constexpr const char* kStoreCredentials = "DTRAIN_STORE_CREDENTIALS";
+// The folder of the entry that is built: each node of the job looks whether it may write there before it starts
+// workers.
+inline constexpr const char* kDataBuild = "DTRAIN_DATA_BUILD";
 
 // The environment of a job that makes a data set, out of that of this process: variables of dtrain's own are for the
 // job that wants the data set. Those for the inputs in an object store stay.
 std::map<std::string, std::string> data_job_environment(std::map<std::string, std::string> env);
 // The same for that of a script. `modules`: a folder with dtrain's modules for Python; may be empty. `build`: the
-// folder of the entry that is built: each node of a cluster looks whether it may write there before it starts workers.
+// value of kDataBuild, for nodes of a cluster.
 std::map<std::string, std::string> script_job_environment(const ScriptJob& job, std::map<std::string, std::string> env,
                                                           const std::string& modules, const std::string& build);
 

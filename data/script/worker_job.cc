@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "data/base/number_in.h"
+
 namespace dtrain::data {
 namespace {
 
@@ -41,8 +43,7 @@ std::optional<WorkerJob> worker_job_of(const nlohmann::json& request) {
   WorkerJob job;
   job.dtrain = request.value("dtrain", std::string());
   job.nodes = request.value("nodes", std::vector<std::string>());
-  if (const auto workers = dataset.find("num_workers"); workers != dataset.end() && !workers->is_null())
-    job.workers = workers->get<std::int64_t>();
+  job.workers = number_in(dataset, "num_workers");
   const bool is_one = job.workers ? *job.workers == 1 : job.nodes.empty();
   if (is_one || job.dtrain.empty()) return std::nullopt;
   return job;
