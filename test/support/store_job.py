@@ -1,7 +1,9 @@
 """A job whose data set is in an S3 store (moto's), with credentials that its config alone has, for tests of engines."""
 import os
 import pathlib
+import re
 import secrets
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,10 +55,23 @@ backend:
         self.program = str(self.folder / "train.py")
         self.environment = {"PYTHON_EXEC": str(ROOT / ".venv/bin/python"), "PYTHONPATH": str(build.parent / "python")}
 
-    @staticmethod
-    def lines(ranks, shown=()):
-        """What the workers say, sorted."""
-        return [f"rank {rank} reads {ROWS // ranks} rows; shown by: {sorted(shown)}" for rank in range(ranks)]
+    def words_on(self, engine):
+        """The command that runs it on two nodes."""
+        return [*self.words, f"--engine={engine}", "--nnodes=2", "--nproc=1", self.program]
+
+    def check_run(self, test, engine, environment, deadline):
+        """It runs there from this host."""
+        done = subprocess.run(self.words_on(engine), cwd=self.folder, env={**environment, **self.environment},
+                              timeout=deadline, stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT)
+        test.assertEqual(done.returncode, 0, done.stdout)
+        self.check_said(test, done.stdout)
+        self.check_no_secret_below(test, self.folder)
+
+    def check_said(self, test, said, shown=()):
+        """By the command and by the workers of two nodes, each of which has read its half of the rows."""
+        test.assertNotIn(self.secret, said)
+        test.assertEqual(sorted(re.findall(r"rank \d reads .*", said)),
+                         [f"rank {rank} reads {ROWS // 2} rows; shown by: {sorted(shown)}" for rank in range(2)], said)
 
     def check_no_secret_below(self, test, folder):
         """Nor in what was written for the job, as logs."""

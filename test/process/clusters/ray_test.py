@@ -14,7 +14,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python"), str(HERE.parents[1] / "support")]
 
-from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, SLEEP, ClusterJobs,  # noqa: E402
+from cluster_jobs import (AGENTS, DEADLINE, DTRAIN, FACTS, MARK, OURS, PATIENCE, ROW, ClusterJobs,  # noqa: E402
                           proc_file, processes_with, said_by, until)
 from support import BIN_DIR  # noqa: E402
 from ray_cluster import DATA, PYTHON, RayCluster  # noqa: E402
@@ -105,16 +105,9 @@ print(abs(minutes - numpy.loadtxt("delays")).max(), ((minutes - said) ** 2).mean
 
     def test_a_data_set_in_a_store_with_credentials_of_the_config(self):
         job = StoreJob(self, self.folder)
-        self.environment.update(job.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
-        done = subprocess.run([*job.words, "--engine=ray", "--nnodes=2", "--nproc=1", job.program], cwd=self.folder,
-                              env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.STDOUT)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertNotIn(job.secret, done.stdout)
-        self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
+        job.check_run(self, "ray", {**self.environment, "DTRAIN_ENGINE_PYTHON": PYTHON}, DEADLINE)
         log_dir = re.search(rb"--log_dir=([^\0]+)", proc_file(CLUSTER.raylet(0), "cmdline"))
         job.check_no_secret_below(self, log_dir[1].decode())
-        job.check_no_secret_below(self, self.folder)
 
     def test_nodes_without_the_cache_are_named_before_the_build(self):
         cache = pathlib.Path(self.folder, "cache")

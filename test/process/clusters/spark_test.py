@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -70,15 +69,8 @@ class Spark(ClusterJobs):
 
     def test_a_data_set_in_a_store_with_credentials_of_the_config(self):
         job = StoreJob(self, self.folder)
-        self.environment.update(job.environment, DTRAIN_ENGINE_PYTHON=PYTHON)
-        done = subprocess.run([*job.words, "--engine=spark", "--nnodes=2", "--nproc=1", job.program], cwd=self.folder,
-                              env=self.environment, timeout=DEADLINE, stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.STDOUT)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertNotIn(job.secret, done.stdout)
-        self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2), done.stdout)
+        job.check_run(self, "spark", {**self.environment, "DTRAIN_ENGINE_PYTHON": PYTHON}, DEADLINE)
         job.check_no_secret_below(self, CLUSTER.folder)
-        job.check_no_secret_below(self, self.folder)
 
     def test_auto_takes_all_executors_and_the_exit_code_is_the_jobs(self):
         said = self.says("--engine", "spark", "--num-proc", "auto", "sh", "-c", "exit $((RANK * 7))", code=7)

@@ -6,6 +6,8 @@ import subprocess
 
 import pyarrow.fs
 
+from store_files import StoreFiles
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SERVER = """
 import functools, http.server, os, sys, threading
@@ -22,8 +24,9 @@ here.serve_forever()
 """
 
 
-class GcsServer:
+class GcsServer(StoreFiles):
     """One for a test class: .url, .env, .files (pyarrow's way to it)."""
+    scheme = "gs"
 
     def __init__(self, bucket):
         self.process = subprocess.Popen([ROOT / ".venv-test/bin/python", "-B", "-c", SERVER, bucket],
@@ -39,18 +42,6 @@ class GcsServer:
     def close(self):
         self.process.kill()
         self.process.communicate()
-
-    def uri(self, key):
-        return f"gs://{self.bucket}/{key}"
-
-    def put(self, key, data):
-        with self.files.open_output_stream(f"{self.bucket}/{key}") as out:
-            out.write(data)
-
-    def put_folder(self, folder, key):
-        for path in sorted(pathlib.Path(folder).iterdir()):
-            if path.is_file():
-                self.put(f"{key}/{path.name}", path.read_bytes())
 
     def names(self, key):
         """Of the objects under a key, without those that stand for folders."""

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, ROWS, as_bytes, ragged_table, table, texts_of_rows, texts_table, write_set
+from tables import ALL, GROUP, ROWS, as_bytes, ragged_table, table, texts_of_rows, texts_table, write_set, write_tables
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 
@@ -46,11 +46,7 @@ class Loader(unittest.TestCase):
         return [row for batch in answer["epochs"][0] for row in batch["ids"]]
 
     def write(self, name, *tables, **options):
-        folder = self.folder / name
-        folder.mkdir()
-        for number, one in enumerate(tables):
-            parquet.write_table(one, folder / f"{number}.parquet", **options)
-        return folder
+        return write_tables(self.folder / name, *tables, **options)
 
     def error(self, kind, options, **job):
         answer = self.ask(options, **job)

@@ -19,7 +19,7 @@ import pyarrow.parquet as parquet
 import torch
 
 import dtrain
-from tables import GROUP, as_bytes, table, texts_of_rows, texts_table
+from tables import GROUP, as_bytes, table, texts_of_rows, texts_table, write_tables
 
 ROWS = {"web": 2100, "books": 900, "code": 3}  # of the sources
 WINDOW = 8 * GROUP + 16 * 2048  # of the web, 600 rows and more wait; of the others all do
@@ -51,11 +51,7 @@ class Mixture(unittest.TestCase):
 
     @classmethod
     def write(cls, name, *tables, **options):
-        folder = cls.folder / name
-        folder.mkdir()
-        for number, one in enumerate(tables):
-            parquet.write_table(one, folder / f"{number}.parquet", **options)
-        return folder
+        return write_tables(cls.folder / name, *tables, **options)
 
     @classmethod
     def sources(cls, weights):

@@ -14,7 +14,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 
-from tables import ALL, GROUP, ragged_table, table, texts_table, write_set
+from tables import ALL, GROUP, ragged_table, table, texts_table, write_set, write_tables
 
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 RANKS = 4
@@ -75,11 +75,7 @@ class NodeLoader(unittest.TestCase):
 
     @classmethod
     def write(cls, name, *tables, **options):
-        folder = cls.folder / name
-        folder.mkdir()
-        for number, one in enumerate(tables):
-            parquet.write_table(one, folder / f"{number}.parquet", **options)
-        return str(folder)
+        return str(write_tables(cls.folder / name, *tables, **options))
 
     def ask(self, options=None, ranks=None, each=None, **job):
         """The answers of all ranks to a job. each: what else a rank's job has."""

@@ -12,6 +12,8 @@ import threading
 import urllib.error
 import urllib.request
 
+from store_files import StoreFiles
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEADLINE_S = 60
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "open sesame"}
@@ -24,9 +26,10 @@ urllib.request.urlopen(asked, context=ssl._create_unverified_context()).close()
 """
 
 
-class S3Server:
+class S3Server(StoreFiles):
     """One for a test class: .url, .env, .files (pyarrow's way to it), .requests(). `popen` starts it, e.g. on a host of
     a lab. `tls`: its Certificate."""
+    scheme = "s3"
 
     def __init__(self, bucket, popen=subprocess.Popen, tls=None):
         self.process = popen(
@@ -69,18 +72,6 @@ class S3Server:
         self.process.wait()
         self.reader.join()
         self.process.stderr.close()
-
-    def put(self, key, data):
-        with self.files.open_output_stream(f"{self.bucket}/{key}") as out:
-            out.write(data)
-
-    def put_folder(self, folder, key):
-        for path in sorted(pathlib.Path(folder).iterdir()):
-            if path.is_file():
-                self.put(f"{key}/{path.name}", path.read_bytes())
-
-    def uri(self, key):
-        return f"s3://{self.bucket}/{key}"
 
     def reset_auth(self, requests):
         """After so many requests moto asks who it is, and knows nobody."""

@@ -76,6 +76,14 @@ def as_bytes(rows):
     return [[text if isinstance(text, bytes) else text.encode() for text in row] for row in rows]
 
 
+def write_tables(folder, *tables, **options):
+    """A file for each table, with these options of pyarrow's writer."""
+    folder.mkdir()
+    for number, one in enumerate(tables):
+        parquet.write_table(one, folder / f"{number}.parquet", **options)
+    return folder
+
+
 def write_set(folder):
     """ROWS in files of several kinds, with what is no data beside them."""
     folder.mkdir()

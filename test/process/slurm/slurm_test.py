@@ -240,12 +240,10 @@ class FromALoginShell(SlurmTest):
 
         with tempfile.TemporaryDirectory() as folder:
             job = StoreJob(self, folder, popen=popen)
-            done = self.cluster.run(*job.words, "--engine=slurm", "--nnodes=2", "--nproc=1", job.program,
-                                    env=self.cluster.environment(**job.environment))
+            done = self.cluster.run(*job.words_on("slurm"), env=self.cluster.environment(**job.environment))
             self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
-            self.assertNotIn(job.secret, done.stdout + done.stderr)
             # As docs/cache.md says: srun has them in its environment, which its user and root can read.
-            self.assertEqual(sorted(re.findall(r"rank \d reads .*", done.stdout)), job.lines(2, ["srun in environ"]))
+            job.check_said(self, done.stdout + done.stderr, shown=["srun in environ"])
             job.check_no_secret_below(self, folder)
             job.check_no_secret_below(self, self.cluster.folder)
 
