@@ -71,6 +71,21 @@ struct ConfigDataset::Parts {
   Error wrong(const ConfigValue& value, const std::string& path, const std::string& what) const {
     return usage_error(what).in(place_in(file, value, path));
   }
+  // Of one word, or of a list of them.
+  Result<DatasetJson> paths_in(const ConfigValue& value, const std::string& path) const {
+    DatasetJson paths = DatasetJson::array();
+    const auto take = [&](const ConfigValue& one, const std::string& at) -> Result<void> {
+      if (!one.is_scalar()) return wrong(one, at, "expected a word");
+      if (auto fine = check_path(one.text); !fine) return wrong(one, at, fine.error().message);
+      paths.push_back(one.text);
+      return {};
+    };
+    if (value.is_scalar())
+      if (auto done = take(value, path); !done) return done.error();
+    for (std::size_t i = 0; i < value.items.size(); ++i)
+      if (auto done = take(value.items[i], fmt::format("{}[{}]", path, i)); !done) return done.error();
+    return paths;
+  }
   bool has_script() const { return processor != "native"; }
   Result<void> check_processor() const {
     constexpr const char* kWhose = "python, dask, modin or ray";
@@ -96,11 +111,17 @@ Result<void> ConfigDataset::take_key(const ConfigKey& key, const ConfigValue& va
   bool fits = false;
   for (const std::string& type : split(key.types, ' ')) fits = fits || fits_type(value, type, json);
   if (!fits) return parts_->wrong(value, path, "expected " + words_of_types(key));
-  if (json.is_number() && json == 0 && key.name != "seed")
+  if (has_type(key, "integer") && json == 0 && key.name != "seed")
     return parts_->wrong(value, path, "expected a whole number above 0");
   // A word that looks like a number is a name where a name is wanted.
   if (has_type(key, "string") && value.is_scalar()) json = value.text;
-  if (has_type(key, "array") && value.is_scalar()) json = DatasetJson::array({value.text});
+  if (key.name == "script")
+    if (auto fine = check_path(value.text); !fine) return parts_->wrong(value, path, fine.error().message);
+  if (has_type(key, "string") && has_type(key, "array")) {
+    auto paths = parts_->paths_in(value, path);
+    if (!paths) return paths.error();
+    json = std::move(*paths);
+  }
   parts_->dataset[std::string(key.name)] = std::move(json);
   add_lines(value, fmt::format("{}.{}", key.section, key.name), parts_->lines);
   if (key.section != "dataset") {
@@ -141,6 +162,7 @@ Result<std::string> cache_place(const std::string& text) {
 
 Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::string& path) {
   if (!value.is_scalar() || value.text.empty()) return parts_->wrong(value, path, "expected a folder");
+  if (auto fine = check_path(value.text); !fine) return parts_->wrong(value, path, fine.error().message);
   auto folder = cache_place(value.text);
   if (!folder) return parts_->wrong(value, path, folder.error().message);
   parts_->cache_dir = std::move(*folder);

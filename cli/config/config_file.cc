@@ -65,7 +65,7 @@ class ConfigReader {
   }
 
   Result<void> known(const At& at, const ConfigKey& key) {
-    if (at.value.kind == ConfigValue::Kind::null) return {};
+    if (at.value.says_nothing()) return {};
     switch (key.meaning) {
       case KeyMeaning::section:
         return inner(at);
@@ -111,7 +111,7 @@ class ConfigReader {
   Result<void> of_flag(const At& at, const Flag& row) {
     if (!may_be_in_file(row))
       return wrong(at, fmt::format("this is only for the command line; remove the key, and type {}", spelled(row)));
-    if (at.value.kind == ConfigValue::Kind::null) return {};
+    if (at.value.says_nothing()) return {};
     auto text = flag_text(row, at.value);
     if (!text) return wrong(at, text.error().message);
     if (row.is_switch() && *text == "0") return {};  // as if it were not there: a flag can only switch it on
@@ -163,7 +163,6 @@ class ConfigReader {
   }
 
   Result<void> loader(const At& at) {
-    if (at.value.says_nothing()) return {};
     if (at.value.kind != ConfigValue::Kind::map) return wrong(at, "expected a map of keys");
     ConfigValue keys = at.value;
     keys.items.clear();
@@ -171,11 +170,14 @@ class ConfigReader {
       const At one{item, fmt::format("{}.{}", at.path, item.key)};
       const ConfigKey* key = find_key(at.path, item.key);
       if (key == nullptr) return unknown(one, at.path);
+      // null is a window of its own: all rows.
+      if (item.says_nothing() && key->name != "window_size_bytes") continue;
       if (keys.find(key->name) != nullptr) return wrong(one, fmt::format("{} is there twice", key->name));
       if (auto fine = check_loader_key(key->name, json_text(item)); !fine) return wrong(one, fine.error().message);
       item.key = key->name;
       keys.items.push_back(std::move(item));
     }
+    if (keys.items.empty()) return {};
     const auto text = loader_text(json_text(keys));
     return text ? set(FlagId::loader, at, *text) : wrong(at, text.error().message);
   }

@@ -155,6 +155,14 @@ def sync_folder(path):
         os.close(folder)
 
 
+def digest_of(script):
+    try:
+        with open(script, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError as error:
+        raise Refused(f"{script}: {error.strerror}; name a Python file") from None
+
+
 class Part:
     def __init__(self, number, file, group, first, rows):
         self.number = number
@@ -180,15 +188,16 @@ class Parts:
         # A worker that is started alone is a job of its own each time.
         self.job = (os.environ.get("TORCHELASTIC_RUN_ID") or f"alone-{secrets.token_hex(8)}").encode()
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
-        os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
+        try:
+            os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
+        except OSError as error:
+            raise Refused(f"{folder}: {error.strerror}; name a folder that you may write") from None
         self.parts = self._numbered(self._plan(kind, source, script, arguments))
         self.digits = max(5, len(str(len(self.parts))))  # the names' order is that of the parts
 
     def _plan(self, kind, source, script, arguments):
         files = described(source, self.folder)
-        with open(script, "rb") as file:
-            mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(),
-                    "arguments": arguments, "files": files}
+        mine = {"format": 1, "kind": kind, "script": digest_of(script), "arguments": arguments, "files": files}
         name = os.path.join(self.folder, "_SUCCESS") if self.done_before else os.path.join(self.work, "plan.json")
         try:
             with open(name, "rb") as file:

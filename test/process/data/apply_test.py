@@ -214,7 +214,8 @@ class Apply(unittest.TestCase):
         (self.folder / "folder/recipe.json").mkdir(parents=True)
         self.assertIn("this is a folder; name the recipe.json", self.apply(self.folder / "csv", self.folder / "folder",
                                                                            code=2))
-        self.assertIn("the recipe cannot be read", self.apply(self.folder / "csv", self.folder, code=2))
+        self.assertIn("the recipe cannot be read: No such file or directory",
+                      self.apply(self.folder / "csv", self.folder, code=2))
 
     def test_predict_applies_a_recipe_first(self):
         script = self.folder / "script.py"

@@ -47,6 +47,13 @@ TEST_CASE("keys of data may have - and nothing") {
   CHECK(data["dataset"] == Said::parse(R"({"input": ["1", "b"], "row_group_rows": 10})"));
   CHECK(data["cache_dir"] == "");
   CHECK(data_in("backend: local\n").is_null());
+  CHECK(data_in("dataset: {}\n").is_null());
+  CHECK(
+      data_in(
+          "dataset: {input: [1, 2.50, yes], steps: {}, split: {}, seed: {}}\nbackend: {cache_dir: {}}\n")["dataset"] ==
+      Said::parse(R"({"input": ["1", "2.50", "yes"]})"));
+  const Said zero = data_in("dataset: {input: 0}\nbackend: {processor: {type: python, script: 0}}\n");
+  CHECK(zero["dataset"] == Said::parse(R"({"input": ["0"], "script": "0", "processor": "python"})"));
 }
 
 TEST_CASE("without a section dataset, the keys of its cache have no effect, and a note says so") {
@@ -85,7 +92,9 @@ TEST_CASE("what of data cannot be is refused with its line") {
       Row{"dataset:\n  input: a\n  row_group_rows: 0\n",
           "job.yaml:3: dataset.row_group_rows: expected a whole number above 0"},
       Row{"dataset:\n  input: a\n  shuffle: perhaps\n", "job.yaml:3: dataset.shuffle: expected true or false"},
-      Row{"dataset:\n  input: a\n  steps: {}\n", "job.yaml:3: dataset.steps: expected a list"},
+      Row{"dataset:\n  input: a\n  steps: {a: b}\n", "job.yaml:3: dataset.steps: expected a list"},
+      Row{"dataset:\n  input: [a, {b: c}]\n", "job.yaml:2: dataset.input[1]: expected a word"},
+      Row{"dataset:\n  input: [~]\n", "job.yaml:2: dataset.input[0]: expected a word"},
       Row{"backend:\n  processor: dask\n", "job.yaml:2: backend.processor: expected a map of keys"},
       Row{"backend:\n  processor: {type: daks}\n",
           "job.yaml:2: backend.processor.type: expected one of native, python, dask, modin, ray; did you mean dask?"},
