@@ -15,18 +15,18 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as parquet
 
+from loader_case import LoaderCase
 from s3_server import KEYS, Certificate, Relay, S3Server
 from tables import GROUP, ROWS, table, write_set
 
-WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 PREDICT = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "predict_worker")
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 DEADLINE_S = 60
 GROUPS = sum(-(-rows // GROUP) for rows in ROWS)
 
 
-class Stores(unittest.TestCase):
-    maxDiff = 2000
+class Stores(LoaderCase):
+    secret = KEYS["AWS_SECRET_ACCESS_KEY"]
 
     @classmethod
     def setUpClass(cls):
@@ -46,16 +46,6 @@ class Stores(unittest.TestCase):
         cls.start_waits()
 
     @classmethod
-    def start_worker(cls):
-        return subprocess.Popen([WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env=cls.env)
-
-    @staticmethod
-    def end_worker(worker):
-        """It ends well, whatever its loaders did."""
-        assert (worker.communicate(timeout=DEADLINE_S)[1], worker.returncode) == ("", 0), worker.returncode
-
-    @classmethod
     def start_waits(cls):
         """Stores that do not answer: silent; closed; and Google's, closed. The last test looks what became of them."""
         relay = Relay(cls.server.port)
@@ -70,36 +60,6 @@ class Stores(unittest.TestCase):
             cls.addClassCleanup(cls.end_worker, worker)
             cls.tell(uri, env={"DTRAIN_STORE_TIMEOUT_S": "1", **env}, worker=worker)
             cls.waits.append((worker, uri, name))
-
-    @classmethod
-    def tell(cls, paths, env=(), job=(), worker=None, **options):
-        options = {"paths": [paths] if isinstance(paths, str) else paths, "columns": ["id"], **options}
-        env = {"DTRAIN_STORE_CREDENTIALS": "", "DTRAIN_STORE_TIMEOUT_S": "", **cls.server.env, **dict(env)}
-        cls.say(json.dumps({"options": options, "env": env, **dict(job)}), worker)
-
-    @classmethod
-    def say(cls, line, worker=None):
-        worker = worker or cls.worker
-        worker.stdin.write(line + "\n")
-        worker.stdin.flush()
-
-    def answer(self, worker=None):
-        told = json.loads((worker or self.worker).stdout.readline())
-        return {key: told[key] for key in told if key not in ("end_s", "memory")}
-
-    def loader(self, paths, **how):
-        self.tell(paths, **how)
-        return self.answer(how.get("worker"))
-
-    def error(self, paths, *words, kind="data_error", **how):
-        self.refused(self.loader(paths, **how), kind, *words)
-
-    def refused(self, answer, kind, *words):
-        message = answer.get(kind, "no error")
-        for word in words:
-            self.assertIn(word, message)
-        self.assertNotIn("\n", message)
-        self.assertNotIn(KEYS["AWS_SECRET_ACCESS_KEY"], message)
 
     def relay(self, **env):
         relay = Relay(self.server.port)
