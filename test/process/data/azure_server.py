@@ -68,6 +68,8 @@ def hmac_of(key, text):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer goes out at once, and not in pieces that wait for each other
+    disable_nagle_algorithm = True
 
     def log_message(self, *_):
         pass
