@@ -15,9 +15,11 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as parquet
 
-from loader_case import LoaderCase
-from s3_server import KEYS, Certificate, Relay, S3Server
-from tables import GROUP, ROWS, table, write_set
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from loader_case import LoaderCase  # noqa: E402
+from ports import free_port  # noqa: E402
+from s3_server import KEYS, Certificate, Relay, S3Server  # noqa: E402
+from tables import GROUP, ROWS, table, write_set  # noqa: E402
 
 PREDICT = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "predict_worker")
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
@@ -233,6 +235,27 @@ class Stores(LoaderCase):
                                text=True, capture_output=True, timeout=DEADLINE_S)
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertIn("there is no bucket 'nobody'", ended.stdout)
+
+    def test_a_node_that_does_not_reach_the_store_is_named_and_ends_the_job(self):
+        """Nobody asks the nodes before. Two agents, of which one looks for the store where none is."""
+        (self.folder / "reads.py").write_text(
+            "import dtrain\nloader = dtrain.ParquetLoader(batch_size=9, columns=['id'])\n"
+            "print('batches', sum(1 for each in loader))\nimport signal\nsignal.pause()  # until the others have failed\n")
+        words = [DTRAIN, "run", "--nnodes=2", "--nproc=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "reads.py"]
+        env = {**self.env, "PYTHON_EXEC": sys.executable, "DTRAIN_DATASET": self.uri, "DTRAIN_STORE_TIMEOUT_S": "1"}
+        agents = [subprocess.Popen([*words[:2], f"--node-rank={rank}", *words[2:]], cwd=self.folder, text=True,
+                                   env={**env, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+                  for rank, more in enumerate(({}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}))]
+        for agent in agents:
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.kill)
+        fine, lost = (agent.communicate(timeout=DEADLINE_S)[0] for agent in agents)
+        self.assertEqual([agent.returncode for agent in agents], [1, 1], fine + lost)
+        self.assertIn("batches", fine)
+        self.assertIn(f"dtrain: {self.uri}: the store does not answer, or breaks off", lost)
+        self.assertIn("rank 1", fine)  # the other node says who it was
+        self.assertNotIn(self.secret, fine + lost)
 
     def preprocess(self, input, *words, **keys):
         config = {"backend": {"cache_dir": str(self.folder / "cache")}, "dataset": {"input": input, **keys}}
