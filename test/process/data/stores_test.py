@@ -240,7 +240,7 @@ class Stores(LoaderCase):
         """Nobody asks the nodes before. Two agents, of which one looks for the store where none is."""
         (self.folder / "reads.py").write_text(
             "import dtrain\nloader = dtrain.ParquetLoader(batch_size=9, columns=['id'])\n"
-            "print('batches', sum(1 for each in loader))\nimport signal\nsignal.pause()\n")  # until the other has failed
+            "print('batches', sum(1 for each in loader))\nimport signal\nsignal.pause()\n")  # until the other fails
         words = [DTRAIN, "run", "--nnodes=2", "--nproc=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "reads.py"]
         env = {**self.env, "PYTHON_EXEC": sys.executable, "DTRAIN_DATASET": self.uri, "DTRAIN_STORE_TIMEOUT_S": "1"}
         agents = [subprocess.Popen([*words[:2], f"--node-rank={rank}", *words[2:]], cwd=self.folder, text=True,
