@@ -28,7 +28,7 @@ struct At {
 
 class ConfigReader {
  public:
-  explicit ConfigReader(std::string file) : file_(std::move(file)), data_(file_) {}
+  ConfigReader(std::string file, bool for_rows) : file_(std::move(file)), for_rows_(for_rows), data_(file_) {}
 
   Result<ConfigFile> run(const ConfigValue& root) {
     if (root.kind != ConfigValue::Kind::map)
@@ -38,7 +38,7 @@ class ConfigReader {
     size_by_nodes(root);
     say_what_is_skipped();
     const auto& engine = out_.values[static_cast<std::size_t>(FlagId::engine)];
-    auto data = data_.request(engine ? engine->text : "");
+    auto data = data_.request(engine ? engine->text : "", for_rows_);
     if (!data) return data.error();
     out_.data = std::move(*data);
     return std::move(out_);
@@ -200,7 +200,7 @@ class ConfigReader {
   }
 
   void say_what_is_skipped() {
-    if (const std::string idle = data_.idle_key(); !idle.empty())
+    if (const std::string idle = data_.idle_key(for_rows_); !idle.empty())
       out_.notes.push_back(fmt::format("no effect: {} is for a section `dataset`, and the file has none", idle));
     if (!out_.credentials.where.empty() && !data_.is_in_store())
       out_.notes.push_back(fmt::format("no effect: {} is for a cache_dir in an object store, such as s3://BUCKET/cache",
@@ -240,6 +240,7 @@ class ConfigReader {
   }
 
   std::string file_;
+  bool for_rows_;
   ConfigDataset data_;
   ConfigFile out_{};
   std::string skipped_{};
@@ -248,10 +249,10 @@ class ConfigReader {
 
 }  // namespace
 
-Result<ConfigFile> read_config(const std::string& text, const std::string& file) {
+Result<ConfigFile> read_config(const std::string& text, const std::string& file, bool for_rows) {
   const auto tree = read_config_tree(text, file);
   if (!tree) return tree.error();
-  return ConfigReader(file).run(*tree);
+  return ConfigReader(file, for_rows).run(*tree);
 }
 
 }  // namespace dtrain::cli

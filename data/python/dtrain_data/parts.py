@@ -61,7 +61,8 @@ def input_files(source, output):
 
 def files_of_store(source):
     try:
-        found = stores.parquet_files(source)
+        with stores.told_of(source):
+            found = stores.parquet_files(source)
     except (OSError, ValueError) as error:
         raise Refused(f"{source}: {error}") from None
     if not found:
@@ -85,7 +86,8 @@ def described(source, output):
     for path in input_files(source, output):
         try:
             if stores.is_uri(path):
-                size, changed = stores.facts_of(path)
+                with stores.told_of(path):
+                    size, changed = stores.facts_of(path)
             else:
                 facts = os.stat(path)
                 path, size, changed = os.path.abspath(path), facts.st_size, facts.st_mtime_ns
@@ -106,7 +108,7 @@ def with_row_groups(files):
     whole = []
     for file in files:
         try:
-            with opened(file["path"]) as whole_file:
+            with stores.told_of(file["path"]), opened(file["path"]) as whole_file:
                 groups = whole_file.metadata
                 rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
         except (OSError, pyarrow.ArrowException) as error:
@@ -175,7 +177,7 @@ class Part:
         return f"row group {self.group} of {self.file} (rows {self.first} to {self.first + self.rows - 1})"
 
     def read(self):
-        with opened(self.file) as file:
+        with stores.told_of(self.file), opened(self.file) as file:
             return file.read_row_group(self.group)
 
 
@@ -311,8 +313,12 @@ class Parts:
     def commit(self, part, table):
         """The result is there, whole and on the disk, when this returns."""
         mine = table.schema.remove_metadata()
-        schema = pyarrow.ipc.read_schema(
-            pyarrow.py_buffer(self.write_once(os.path.join(self.work, "schema"), mine.serialize().to_pybytes())))
+        file = os.path.join(self.work, "schema")
+        first = self.write_once(file, mine.serialize().to_pybytes())
+        try:
+            schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(first))
+        except (pyarrow.ArrowException, EOFError, OSError) as error:
+            raise Refused(f"{file} is damaged; remove {self.folder}, and start again ({error})") from None
         if not schema.equals(mine):
             raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
                           f"{one_line(schema)}")

@@ -66,6 +66,14 @@ class Predict(PredictCase):
         self.assertIn("was made with another", self.refused(self.script(DOUBLE + "\n")))
         self.assertIn("other input files", self.refused(self.script(DOUBLE), self.input / "[02].parquet"))
 
+    def test_what_is_damaged_is_refused(self):
+        script = self.script(DOUBLE)
+        alone = [sys.executable, "-m", "dtrain_data", *self.words(script)[1:2], *self.words(script)[-4:]]
+        self.says(alone, 0)
+        self.check_damage(lambda: self.refused(script))
+        self.says(alone, 0)
+        self.check_results()
+
     def test_a_worker_that_is_killed_costs_no_row(self):
         script = self.script(DOUBLE.replace("    return", f"""
     if table["id"][0].as_py() == 300 and not os.path.exists({str(self.folder / "once")!r}):

@@ -64,6 +64,24 @@ TEST_CASE("without a section dataset, the keys of its cache have no effect, and 
   CHECK(Said::parse(*read->data)["cache_dir"] == "/cache");
 }
 
+TEST_CASE("what the processor may take counts for a recipe in a file without a section dataset") {
+  const std::string text =
+      "backend:\n  type: local\n  cache_dir: /cache\n"
+      "  processor: {memory_limit_bytes: 1000, parallelism: 2}\n";
+  const auto read = read_config(text, "job.yaml", /*for_rows=*/true);
+  REQUIRE(read.ok());
+  CHECK(read->notes.empty());
+  CHECK(Said::parse(*read->data) == Said::parse(R"({"file": "job.yaml", "cache_dir": "/cache",
+                                                    "limits": {"memory_limit_bytes": 1000, "parallelism": 2}})"));
+  const auto alone = read_config("backend: {processor: {parallelism: 2}}\n", "job.yaml", /*for_rows=*/true);
+  REQUIRE(alone.ok());
+  CHECK(Said::parse(*alone->data)["limits"] == Said::parse(R"({"parallelism": 2})"));
+  CHECK_FALSE(read_config("backend: {processor: {parallelism: 2}}\n", "job.yaml")->data);
+  const auto idle = read_config("backend:\n  processor:\n    parallelism: 2\n    persist: true\n", "job.yaml", true);
+  REQUIRE(idle->notes.size() == 1);
+  CHECK_THAT(idle->notes[0], Contains("no effect: job.yaml:4: backend.processor.persist is for a section `dataset`"));
+}
+
 TEST_CASE("a processor with a script is the data's, with the engine of the job") {
   const auto data = data_in(
       "dataset:\n  input: a\nbackend:\n  type: ray\n"
