@@ -46,7 +46,11 @@ class ReadAhead {
     }
     // Waits for room, if there is none. False: the thread must end.
     bool give(std::optional<HostBatch> batch, const State& after) {
-      return await_room() && ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
+      // Where cores are short, the program that waited for this batch goes on at once: that is no time of reading.
+      const Clock::time_point begin = Clock::now();
+      const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
+      times.ahead = seconds_since(begin);
+      return is_open;
     }
     // This comes out of next(). Waits until the thread must end.
     void fail(std::exception_ptr error) {
