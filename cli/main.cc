@@ -176,7 +176,7 @@ int dispatch(const std::string& called_as, const Words& words) {
 }  // namespace dtrain::cli
 
 int main(int argc, char** argv) {
-  dtrain::launcher::fill_standard_descriptors();  // before anything is opened
+  dtrain::launcher::fill_standard_descriptors();
   dtrain::launcher::tell_of_uncaught_exceptions();
   std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return dtrain::cli::dispatch(argc > 0 ? argv[0] : "dtrain", words);

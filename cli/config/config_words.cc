@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
@@ -59,10 +60,11 @@ Error expects(ConfigShape shape) {
 // Items of a list or map, joined by commas.
 Result<std::string> joined_items(ConfigShape shape, const ConfigValue& value) {
   std::string out;
+  const char* before = "";
   for (const ConfigValue& item : value.items) {
     if (shape == ConfigShape::pairs && item.says_nothing()) continue;
     if (!item.is_scalar()) return expects(shape);
-    if (!out.empty() || (shape != ConfigShape::pairs && &item != &value.items.front())) out += ',';
+    out += std::exchange(before, ",");
     if (shape == ConfigShape::pairs) out += item.key + '=';
     out += shape == ConfigShape::texts ? doubled_commas(item.text) : item.text;
   }

@@ -159,7 +159,6 @@ int no_engine() {
 }  // namespace
 
 int agent_command() {
-  launcher::fill_standard_descriptors();
   ::prctl(PR_SET_DUMPABLE, 0);  // it gets the token of the job
   Orders orders(UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)));
   const UniqueFd empty = launcher::empty_input();
@@ -188,7 +187,6 @@ int agent_command() {
 }
 
 int relay_command() {
-  launcher::fill_standard_descriptors();
   ::prctl(PR_SET_DUMPABLE, 0);  // it gets the secret of the link
   Orders orders(UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)));
   if (::isatty(STDIN_FILENO) == 1) return no_engine();

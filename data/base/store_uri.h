@@ -17,6 +17,8 @@ inline std::optional<std::string> scheme_of(const std::string& text) {
 
 inline bool is_store_uri(const std::string& text) { return scheme_of(text).has_value(); }
 
+inline bool is_azure(const std::string& scheme) { return scheme == "abfs" || scheme == "abfss"; }
+
 struct StoreUri {
   std::string scheme;
   std::string place;  // BUCKET, or CONTAINER@HOST

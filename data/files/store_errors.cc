@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "data/base/store_uri.h"
+
 namespace dtrain::data {
 namespace {
 
@@ -63,7 +65,7 @@ std::string store_error_text(const std::string& scheme, const std::string& whole
   if (has_one(message, {"curlCode: 60", "curlCode: 77", "SSL certificate", "SSL peer certificate", "SSL CA cert"}))
     return fmt::format(
         "the store's certificate is not accepted ({}); name the file of those who signed it in {}SSL_CERT_FILE", detail,
-        scheme == "s3" || scheme == "gs" ? "AWS_CA_BUNDLE or " : "");
+        is_azure(scheme) ? "" : "AWS_CA_BUNDLE or ");
   if (has_one(message, {"NETWORK_CONNECTION", "curlCode", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE",
                         "INTERNAL_FAILURE", "HTTP status 5", "UNAVAILABLE", "DEADLINE_EXCEEDED", "Retry policy",
                         "Fail to get a new connection", "Unable to connect", "Connection was closed",

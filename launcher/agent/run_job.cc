@@ -17,7 +17,6 @@
 namespace dtrain::launcher {
 
 int run_job(const JobSpec& spec) {
-  fill_standard_descriptors();
   // Neither workers nor other processes of this user are to read the token out of memory (docs/security.md).
   if (spec.nodes.across_hosts) ::prctl(PR_SET_DUMPABLE, 0);
   JobSpec effective = spec;

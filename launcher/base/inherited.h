@@ -15,7 +15,7 @@ std::vector<int> not_ignored(const std::vector<int>& signals);
 UniqueFd empty_input();
 
 // Open /dev/null (or the like of it) where a standard descriptor is closed: the next one that is opened would take its
-// number, and get what is written there.
+// number, and get what is written there. main() calls it before all else.
 void fill_standard_descriptors();
 
 // The environment of this process as "NAME=value".

@@ -341,7 +341,6 @@ int cannot_run(const Error& error) {
 }  // namespace
 
 int run_replicas(const JobSpec& node) {
-  fill_standard_descriptors();
   std::fflush(nullptr);  // else each group would write it again
   std::vector<int> stop = not_ignored(node.stop_signals), passed = not_ignored(node.passed_signals);
   const sigset_t mask = block_signals(stop, passed);

@@ -144,7 +144,6 @@ class Service {
 }  // namespace
 
 Result<int> run_service(const ServiceSpec& spec) {
-  fill_standard_descriptors();
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);
   auto shown = spec.credential.shown();

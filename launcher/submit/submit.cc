@@ -54,7 +54,6 @@ struct Prepared {
 };
 
 Result<Prepared> prepare(SubmitSignals& signals) {
-  fill_standard_descriptors();
   ::prctl(PR_SET_DUMPABLE, 0);  // the token of the job is in this process (docs/security.md)
   Prepared prepared;
   prepared.descriptors = raise_descriptors();

@@ -61,8 +61,7 @@ def input_files(source, output):
 
 def files_of_store(source):
     try:
-        with stores.told_of(source):
-            found = stores.parquet_files(source)
+        found = stores.parquet_files(source)
     except (OSError, ValueError) as error:
         raise Refused(f"{source}: {error}") from None
     if not found:
@@ -86,8 +85,7 @@ def described(source, output):
     for path in input_files(source, output):
         try:
             if stores.is_uri(path):
-                with stores.told_of(path):
-                    size, changed = stores.facts_of(path)
+                size, changed = stores.facts_of(path)
             else:
                 facts = os.stat(path)
                 path, size, changed = os.path.abspath(path), facts.st_size, facts.st_mtime_ns
@@ -97,18 +95,23 @@ def described(source, output):
     return files
 
 
+@contextlib.contextmanager
 def opened(path):
     if not stores.is_uri(path):
-        return parquet.ParquetFile(path)
-    files, key = stores.found_in(path)
-    return parquet.ParquetFile(files.open_input_file(key))
+        with parquet.ParquetFile(path) as file:
+            yield file
+        return
+    with stores.told_of(path):
+        files, key = stores.found_in(path)
+        with parquet.ParquetFile(files.open_input_file(key)) as file:
+            yield file
 
 
 def with_row_groups(files):
     whole = []
     for file in files:
         try:
-            with stores.told_of(file["path"]), opened(file["path"]) as whole_file:
+            with opened(file["path"]) as whole_file:
                 groups = whole_file.metadata
                 rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
         except (OSError, pyarrow.ArrowException) as error:
@@ -177,7 +180,7 @@ class Part:
         return f"row group {self.group} of {self.file} (rows {self.first} to {self.first + self.rows - 1})"
 
     def read(self):
-        with stores.told_of(self.file), opened(self.file) as file:
+        with opened(self.file) as file:
             return file.read_row_group(self.group)
 
 

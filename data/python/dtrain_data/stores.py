@@ -205,35 +205,37 @@ def matches(path, pattern):
 def parquet_files(uri):
     """The URIs of an object, of the Parquet files right in a folder, or of all that a pattern matches; sorted, without
     names that begin with '.' or '_'. An object that is not there is one: whoever opens it says so."""
-    files, wanted = found_in(uri.rstrip("/"))
-    kind = files.get_file_info(wanted).type
-    wild = min((wanted.index(sign) for sign in "*?[" if sign in wanted), default=None)
-    if kind == fs.FileType.NotFound and wild is None and uri.startswith("abfs"):
-        # pyarrow does not find "day" where "day-old" or "day.txt" comes before "day/".
-        found = files.get_file_info(fs.FileSelector(wanted, allow_not_found=True))
-        kind = fs.FileType.Directory if found else kind
-    if kind == fs.FileType.Directory:
-        found = [each for each in files.get_file_info(fs.FileSelector(wanted)) if each.path.endswith(".parquet")]
-    elif kind == fs.FileType.NotFound and wild is not None:
-        folder = wanted[:wanted.rindex("/", 0, wild)]
-        listed = files.get_file_info(fs.FileSelector(folder, allow_not_found=True,
-                                                     recursive="/" in wanted[len(folder) + 1:]))
-        found = [each for each in listed if matches(each.path, wanted)]
-    else:
-        return [uri]
-    scheme, _, rest = uri.partition("://")
-    place = rest.partition("/")[0]
-    return sorted(f"{scheme}://{place}{each.path[len(place.partition('@')[0]):]}" for each in found
-                  if each.is_file and each.base_name[0] not in "._")
+    with told_of(uri):
+        files, wanted = found_in(uri.rstrip("/"))
+        kind = files.get_file_info(wanted).type
+        wild = min((wanted.index(sign) for sign in "*?[" if sign in wanted), default=None)
+        if kind == fs.FileType.NotFound and wild is None and uri.startswith("abfs"):
+            # pyarrow does not find "day" where "day-old" or "day.txt" comes before "day/".
+            found = files.get_file_info(fs.FileSelector(wanted, allow_not_found=True))
+            kind = fs.FileType.Directory if found else kind
+        if kind == fs.FileType.Directory:
+            found = [each for each in files.get_file_info(fs.FileSelector(wanted)) if each.path.endswith(".parquet")]
+        elif kind == fs.FileType.NotFound and wild is not None:
+            folder = wanted[:wanted.rindex("/", 0, wild)]
+            listed = files.get_file_info(fs.FileSelector(folder, allow_not_found=True,
+                                                         recursive="/" in wanted[len(folder) + 1:]))
+            found = [each for each in listed if matches(each.path, wanted)]
+        else:
+            return [uri]
+        scheme, _, rest = uri.partition("://")
+        place = rest.partition("/")[0]
+        return sorted(f"{scheme}://{place}{each.path[len(place.partition('@')[0]):]}" for each in found
+                      if each.is_file and each.base_name[0] not in "._")
 
 
 def facts_of(uri):
     """(bytes, time of change in ns) of an object. OSError: it is not there, or the store does not answer."""
-    files, path = found_in(uri)
-    facts = files.get_file_info(path)
-    if not facts.is_file:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object, and no folder with objects in it", uri)
-    return facts.size, facts.mtime_ns
+    with told_of(uri):
+        files, path = found_in(uri)
+        facts = files.get_file_info(path)
+        if not facts.is_file:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object, and no folder with objects in it", uri)
+        return facts.size, facts.mtime_ns
 
 
 def together(paths):

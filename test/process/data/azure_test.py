@@ -141,13 +141,7 @@ class Azure(LoaderCase):
     def test_an_object_that_changes(self):
         for number, path in enumerate(sorted(self.set.glob("[0-9].parquet"))):
             self.server.put(f"changing/{number}.parquet", path.read_bytes())
-        self.tell(self.server.uri("changing"), shuffle=False, prefetch=1, job={"wait": True})
-        self.assertEqual(self.answer(), {"ready": True})
-        other = bytearray((self.set / "0.parquet").read_bytes())
-        other[len(other) // 2] ^= 1
-        self.server.put("changing/0.parquet", bytes(other))
-        self.say("go")
-        self.refused(self.answer(), "data_error", "changing/0.parquet: it has changed while it was read")
+        self.check_a_change_is_noticed(self.server.uri("changing"), "changing/0.parquet", self.set / "0.parquet")
 
     def test_input_there_is_as_input_here(self):
         raw = table(0, 3000).select(["id", "a", "int"])

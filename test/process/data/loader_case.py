@@ -47,6 +47,17 @@ class LoaderCase(unittest.TestCase):
     def error(self, paths, *words, kind="data_error", **how):
         self.refused(self.loader(paths, **how), kind, *words)
 
+    def check_a_change_is_noticed(self, uri, key, file):
+        """Of the first file at `uri`, between its footer and a row group: with the same size, so that the bytes may
+        even be read."""
+        self.tell(uri, shuffle=False, prefetch=1, job={"wait": True})
+        self.assertEqual(self.answer(), {"ready": True})
+        other = bytearray(file.read_bytes())
+        other[len(other) // 2] ^= 1
+        self.server.put(key, bytes(other))
+        self.say("go")
+        self.refused(self.answer(), "data_error", f"{key}: it has changed while it was read")
+
     def refused(self, answer, kind, *words):
         message = answer.get(kind, "no error")
         for word in words:

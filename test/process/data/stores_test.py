@@ -201,16 +201,8 @@ class Stores(LoaderCase):
         self.assertEqual(len(asked), 4)
 
     def test_an_object_that_changes(self):
-        """Between the footer and a row group: with the same size, so that the bytes may even be read."""
         self.server.put_folder(self.set, "changing")
-        uri = self.server.uri("changing")
-        self.tell(uri, shuffle=False, prefetch=1, job={"wait": True})
-        self.assertEqual(self.answer(), {"ready": True})
-        other = bytearray((self.set / "0.parquet").read_bytes())
-        other[len(other) // 2] ^= 1
-        self.server.put("changing/0.parquet", bytes(other))
-        self.say("go")
-        self.refused(self.answer(), "data_error", "changing/0.parquet: it has changed while it was read")
+        self.check_a_change_is_noticed(self.server.uri("changing"), "changing/0.parquet", self.set / "0.parquet")
 
     def test_what_a_loader_cannot_do_there(self):
         self.error(self.uri, "fully_executed is for files of this machine", kind="config_error", fully_executed=True,
