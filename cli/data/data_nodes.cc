@@ -17,9 +17,8 @@ namespace dtrain::cli {
 namespace {
 
 // Where the agents are, and how they are reached.
-constexpr std::array kNodeFlags = {FlagId::hosts,      FlagId::hostfile,   FlagId::include, FlagId::exclude,
-                                   FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,   FlagId::nnodes,
-                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,  FlagId::tls_cert,
+constexpr std::array kNodeFlags = {FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,  FlagId::nnodes,
+                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca, FlagId::tls_cert,
                                    FlagId::tls_key,    FlagId::insecure};
 constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
 
@@ -47,6 +46,27 @@ std::string srun_words(const Options& options, const Host& host) {
   return words;
 }
 
+// Those that are left of a list, by their names alone: slots are for training. An IPv6 address has brackets, so that
+// slots can follow.
+std::string names_of(const launcher::PlacementRequest& request) {
+  std::string names;
+  for (const launcher::PlacedHost& host : request.hosts) {
+    const bool is_address = host.name.find(':') != host.name.npos && host.name.find('@') == host.name.npos;
+    names += fmt::format("{}{}{}{}", names.empty() ? "" : ",", is_address ? "[" : "", host.name, is_address ? "]" : "");
+  }
+  return names;
+}
+
+// Whether a number of nodes goes along. A list has as many names as the job takes hosts, unless it takes fewer.
+bool has_count(const JobNodes& nodes) { return nodes.hosts == nullptr || nodes.hosts->elastic; }
+
+// All nodes of the allocation, if nobody says more.
+std::string nodes_of_step(const Options& options, const Host& host) {
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
+  const bool is_said = options.given(FlagId::nnodes) || std::any_of(typed.begin(), typed.end(), says_nodes);
+  return is_said ? "" : host.variable(kNodesOfAllocation);
+}
+
 }  // namespace
 
 std::vector<std::string> words_for_nodes(const Options& options, const Host& host, const JobNodes& nodes) {
@@ -57,8 +77,12 @@ std::vector<std::string> words_for_nodes(const Options& options, const Host& hos
     words.push_back("--engine=slurm");
     if (const std::string srun = srun_words(options, host); !srun.empty()) words.push_back("--srun=" + srun);
   }
+  if (nodes.hosts != nullptr) words.push_back("--hosts=" + names_of(*nodes.hosts));
   for (const FlagId id : kNodeFlags)
-    if (options.given(id)) words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
+    if (options.given(id) && (id != FlagId::nnodes || has_count(nodes)))
+      words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
+  if (nodes.srun)
+    if (const std::string count = nodes_of_step(options, host); !count.empty()) words.push_back("--nnodes=" + count);
   const bool by_cluster = nodes.cluster != nullptr && !options.given(FlagId::nnodes);
   words.push_back(by_cluster ? "--num-proc=auto" : "--nproc=1");
   return words;
