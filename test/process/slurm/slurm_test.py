@@ -263,6 +263,20 @@ class FromALoginShell(SlurmTest):
                 self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
             self.assertEqual(build.workers(), ["0 of 3", "1 of 3", "2 of 3"])
             self.assertEqual(build.built("cache"), build.built("alone"))
+            # The nodes are asked before the build. In another working folder the cache is another one.
+            os.makedirs(os.path.join(folder, "elsewhere/asked"))
+            config = build.write("asked", cache="/proc/self/cwd/asked")
+            job = ["salloc", "-N3", "-n3", "sh", "-c", f'cd {folder}; exec "$@"', "-", build.dtrain, "run", "--config",
+                   config, "--nproc", "1"]
+            done = self.cluster.run(*job, f"--srun=--chdir={folder}/elsewhere", "true")
+            self.assertEqual(done.returncode, 2, f"{done.stdout}\n{done.stderr}")
+            for node in range(1, 4):
+                self.assertIn(f"dtrain: node{node}: backend.cache_dir: /proc/self/cwd/asked on this node is another folder",
+                              done.stderr)
+            self.assertEqual(os.listdir(os.path.join(folder, "asked")), [".lock"])
+            done = self.cluster.run(*job, "sh", "-c", "ls $DTRAIN_DATASET")
+            self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+            self.assertIn("part-00000.parquet", done.stdout)
 
     def test_a_job_with_a_range_of_nodes_goes_on_without_one(self):
         end = os.path.join(self.cluster.folder, "end")
