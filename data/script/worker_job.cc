@@ -38,7 +38,7 @@ FlagWords how_reached(const FlagWords& nodes) {
   return kept;
 }
 
-std::vector<std::string_view> names_in(std::string_view list) {
+std::vector<std::string_view> host_names(std::string_view list) {
   std::vector<std::string_view> names;
   while (!list.empty()) {
     names.push_back(list.substr(0, list.find(',')));
@@ -70,7 +70,7 @@ std::string nodes_word(std::int64_t least, std::int64_t most) {
 
 // The first hosts have one more if they are no divisor.
 WorkerSpread over_hosts(const FlagWords& nodes, std::string_view list, std::int64_t workers) {
-  std::vector<std::string_view> names = names_in(list);
+  std::vector<std::string_view> names = host_names(list);
   const auto hosts = std::min<std::int64_t>(workers, std::ssize(names));
   names.resize(static_cast<std::size_t>(hosts));
   std::string placed;
