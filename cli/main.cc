@@ -35,6 +35,7 @@
 #include "cli/run/agent.h"
 #include "cli/run/run.h"
 #include "cli/table/command_table.h"
+#include "launcher/base/inherited.h"
 #include "launcher/base/last_words.h"
 #include "launcher/job/exit_codes.h"
 #include "rendezvous/base/printable.h"
@@ -176,6 +177,7 @@ int dispatch(const std::string& called_as, const Words& words) {
 }  // namespace dtrain::cli
 
 int main(int argc, char** argv) {
+  dtrain::launcher::fill_standard_descriptors();  // before anything is opened
   dtrain::launcher::tell_of_uncaught_exceptions();
   std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   return dtrain::cli::dispatch(argc > 0 ? argv[0] : "dtrain", words);

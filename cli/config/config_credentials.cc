@@ -11,6 +11,7 @@
 
 #include "cli/base/text.h"
 #include "cli/base/usage_error.h"
+#include "cli/config/config_words.h"
 
 namespace dtrain::cli {
 namespace {
@@ -110,6 +111,8 @@ class CredentialsReader {
     if (!value.is_scalar() || value.text.empty()) return wrong(value, at, "expected one word");
     if (key.name == "endpoint_url" && !is_endpoint(value.text))
       return wrong(value, at, "expected https://HOST or http://HOST:PORT, and nothing more");
+    if (auto fine = check_path(key.name == "token" ? value.text : ""); !fine)
+      return wrong(value, at, fine.error().message);
     json_[std::string(key.variable)] = value.text;
     return {};
   }
@@ -143,6 +146,7 @@ Result<CacheCredentials> parse_credentials(const ConfigValue& value, const std::
   out.where = place_in(file, value, path);
   if (value.is_scalar()) {
     if (value.text.empty()) return usage_error("expected a map, or the path of a file with it").in(out.where);
+    if (auto fine = check_path(value.text); !fine) return fine.error().in(out.where);
     out.file = value.text;
     return out;
   }

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "cli/base/text.h"
@@ -16,6 +19,13 @@ namespace dtrain::cli {
 namespace {
 
 using DatasetJson = nlohmann::ordered_json;
+
+// Keys of `backend.processor` that a recipe in a file is carried out with, too.
+constexpr std::string_view kLimits[] = {"parallelism", "memory_limit_bytes"};
+
+bool is_limit(std::string_view key) {
+  return std::find(std::begin(kLimits), std::end(kLimits), key) != std::end(kLimits);
+}
 
 // "dataset.steps[2].cast" -> 12, with all that is within.
 void add_lines(const ConfigValue& value, const std::string& path, DatasetJson& lines) {
@@ -66,10 +76,25 @@ struct ConfigDataset::Parts {
   std::string section{};  // where `dataset` stands
   std::string processor = "native";
   std::map<std::string, std::string> places{};  // of keys of `backend.processor`
-  std::string idle{};
+  std::string idle{}, idle_for_rows{};          // the first key of each kind
 
   Error wrong(const ConfigValue& value, const std::string& path, const std::string& what) const {
     return usage_error(what).in(place_in(file, value, path));
+  }
+  // Of one word, or of a list of them.
+  Result<DatasetJson> paths_in(const ConfigValue& value, const std::string& path) const {
+    DatasetJson paths = DatasetJson::array();
+    const auto take = [&](const ConfigValue& one, const std::string& at) -> Result<void> {
+      if (!one.is_scalar()) return wrong(one, at, "expected a word");
+      if (auto fine = check_path(one.text); !fine) return wrong(one, at, fine.error().message);
+      paths.push_back(one.text);
+      return {};
+    };
+    if (value.is_scalar())
+      if (auto done = take(value, path); !done) return done.error();
+    for (std::size_t i = 0; i < value.items.size(); ++i)
+      if (auto done = take(value.items[i], fmt::format("{}[{}]", path, i)); !done) return done.error();
+    return paths;
   }
   bool has_script() const { return processor != "native"; }
   Result<void> check_processor() const {
@@ -83,8 +108,15 @@ struct ConfigDataset::Parts {
       return usage_error(fmt::format("{}: Ray Data counts its workers itself; remove the key", workers->second));
     return {};
   }
-  void may_be_idle(const ConfigValue& value, const std::string& path) {
+  void may_be_idle(const ConfigValue& value, const std::string& path, bool is_for_rows) {
     if (idle.empty()) idle = place_in(file, value, path);
+    if (idle_for_rows.empty() && !is_for_rows) idle_for_rows = place_in(file, value, path);
+  }
+  DatasetJson limits() const {
+    DatasetJson found = DatasetJson::object();
+    for (const std::string_view key : kLimits)
+      if (dataset.contains(key)) found[std::string(key)] = dataset[std::string(key)];
+    return found;
   }
 };
 
@@ -96,15 +128,21 @@ Result<void> ConfigDataset::take_key(const ConfigKey& key, const ConfigValue& va
   bool fits = false;
   for (const std::string& type : split(key.types, ' ')) fits = fits || fits_type(value, type, json);
   if (!fits) return parts_->wrong(value, path, "expected " + words_of_types(key));
-  if (json.is_number() && json == 0 && key.name != "seed")
+  if (has_type(key, "integer") && json == 0 && key.name != "seed")
     return parts_->wrong(value, path, "expected a whole number above 0");
   // A word that looks like a number is a name where a name is wanted.
   if (has_type(key, "string") && value.is_scalar()) json = value.text;
-  if (has_type(key, "array") && value.is_scalar()) json = DatasetJson::array({value.text});
+  if (key.name == "script")
+    if (auto fine = check_path(value.text); !fine) return parts_->wrong(value, path, fine.error().message);
+  if (has_type(key, "string") && has_type(key, "array")) {
+    auto paths = parts_->paths_in(value, path);
+    if (!paths) return paths.error();
+    json = std::move(*paths);
+  }
   parts_->dataset[std::string(key.name)] = std::move(json);
   add_lines(value, fmt::format("{}.{}", key.section, key.name), parts_->lines);
   if (key.section != "dataset") {
-    parts_->may_be_idle(value, path);
+    parts_->may_be_idle(value, path, is_limit(key.name));
     parts_->places[std::string(key.name)] = place_in(parts_->file, value, path);
   }
   return {};
@@ -141,11 +179,12 @@ Result<std::string> cache_place(const std::string& text) {
 
 Result<void> ConfigDataset::take_cache_dir(const ConfigValue& value, const std::string& path) {
   if (!value.is_scalar() || value.text.empty()) return parts_->wrong(value, path, "expected a folder");
+  if (auto fine = check_path(value.text); !fine) return parts_->wrong(value, path, fine.error().message);
   auto folder = cache_place(value.text);
   if (!folder) return parts_->wrong(value, path, folder.error().message);
   parts_->cache_dir = std::move(*folder);
   parts_->lines["backend.cache_dir"] = value.line;
-  parts_->may_be_idle(value, path);
+  parts_->may_be_idle(value, path, true);
   return {};
 }
 
@@ -155,15 +194,17 @@ Result<void> ConfigDataset::take_processor(const ConfigValue& value, const std::
     return parts_->wrong(value, path, fine.error().message);
   parts_->processor = value.text;
   parts_->places["type"] = place_in(parts_->file, value, path);
-  parts_->may_be_idle(value, path);
+  parts_->may_be_idle(value, path, false);
   return {};
 }
 
-Result<std::optional<std::string>> ConfigDataset::request(const std::string& engine) const {
+Result<std::optional<std::string>> ConfigDataset::request(const std::string& engine, bool for_rows) const {
   const Parts& parts = *parts_;
   if (auto done = parts.check_processor(); !done) return done.error();
-  if (parts.section.empty() && parts.cache_dir.empty()) return std::optional<std::string>();
+  const bool has_limits = for_rows && !parts.limits().empty();
+  if (parts.section.empty() && parts.cache_dir.empty() && !has_limits) return std::optional<std::string>();
   DatasetJson request = {{"file", parts.file}, {"cache_dir", parts.cache_dir}};
+  if (has_limits) request["limits"] = parts.limits();
   if (!parts.section.empty()) {
     if (!parts.dataset.contains("input"))
       return usage_error(fmt::format("{}: input is missing: name the files to read", parts.section));
@@ -177,6 +218,9 @@ Result<std::optional<std::string>> ConfigDataset::request(const std::string& eng
 
 bool ConfigDataset::is_in_store() const { return cli::is_in_store(parts_->cache_dir); }
 
-std::string ConfigDataset::idle_key() const { return parts_->section.empty() ? parts_->idle : ""; }
+std::string ConfigDataset::idle_key(bool for_rows) const {
+  if (!parts_->section.empty()) return "";
+  return for_rows ? parts_->idle_for_rows : parts_->idle;
+}
 
 }  // namespace dtrain::cli

@@ -31,11 +31,12 @@ class ConfigDataset {
   Result<void> take_processor(const ConfigValue& value, const std::string& path);  // its type
 
   // data/commands/data_command.h says what is in it. Without a section `dataset` it has only what `dtrain cache`
-  // needs; nothing: the file says nothing of data. `engine`: of the file; empty: not said.
-  Result<std::optional<std::string>> request(const std::string& engine) const;
+  // needs; nothing: the file says nothing of data. `engine`: of the file; empty: not said. `for_rows`: a recipe makes
+  // rows for this job (RawInput), which takes what the processor may take ("limits") without that section, too.
+  Result<std::optional<std::string>> request(const std::string& engine, bool for_rows) const;
   bool is_in_store() const;  // whether the cache is in an object store
   // Where a key stands that has no effect. Empty: none.
-  std::string idle_key() const;
+  std::string idle_key(bool for_rows) const;
 
  private:
   struct Parts;

@@ -28,7 +28,7 @@ struct At {
 
 class ConfigReader {
  public:
-  explicit ConfigReader(std::string file) : file_(std::move(file)), data_(file_) {}
+  ConfigReader(std::string file, bool for_rows) : file_(std::move(file)), for_rows_(for_rows), data_(file_) {}
 
   Result<ConfigFile> run(const ConfigValue& root) {
     if (root.kind != ConfigValue::Kind::map)
@@ -38,7 +38,7 @@ class ConfigReader {
     size_by_nodes(root);
     say_what_is_skipped();
     const auto& engine = out_.values[static_cast<std::size_t>(FlagId::engine)];
-    auto data = data_.request(engine ? engine->text : "");
+    auto data = data_.request(engine ? engine->text : "", for_rows_);
     if (!data) return data.error();
     out_.data = std::move(*data);
     return std::move(out_);
@@ -65,7 +65,7 @@ class ConfigReader {
   }
 
   Result<void> known(const At& at, const ConfigKey& key) {
-    if (at.value.kind == ConfigValue::Kind::null) return {};
+    if (at.value.says_nothing()) return {};
     switch (key.meaning) {
       case KeyMeaning::section:
         return inner(at);
@@ -111,7 +111,7 @@ class ConfigReader {
   Result<void> of_flag(const At& at, const Flag& row) {
     if (!may_be_in_file(row))
       return wrong(at, fmt::format("this is only for the command line; remove the key, and type {}", spelled(row)));
-    if (at.value.kind == ConfigValue::Kind::null) return {};
+    if (at.value.says_nothing()) return {};
     auto text = flag_text(row, at.value);
     if (!text) return wrong(at, text.error().message);
     if (row.is_switch() && *text == "0") return {};  // as if it were not there: a flag can only switch it on
@@ -163,7 +163,6 @@ class ConfigReader {
   }
 
   Result<void> loader(const At& at) {
-    if (at.value.says_nothing()) return {};
     if (at.value.kind != ConfigValue::Kind::map) return wrong(at, "expected a map of keys");
     ConfigValue keys = at.value;
     keys.items.clear();
@@ -171,11 +170,14 @@ class ConfigReader {
       const At one{item, fmt::format("{}.{}", at.path, item.key)};
       const ConfigKey* key = find_key(at.path, item.key);
       if (key == nullptr) return unknown(one, at.path);
+      // null is a window of its own: all rows.
+      if (item.says_nothing() && key->name != "window_size_bytes") continue;
       if (keys.find(key->name) != nullptr) return wrong(one, fmt::format("{} is there twice", key->name));
       if (auto fine = check_loader_key(key->name, json_text(item)); !fine) return wrong(one, fine.error().message);
       item.key = key->name;
       keys.items.push_back(std::move(item));
     }
+    if (keys.items.empty()) return {};
     const auto text = loader_text(json_text(keys));
     return text ? set(FlagId::loader, at, *text) : wrong(at, text.error().message);
   }
@@ -198,7 +200,7 @@ class ConfigReader {
   }
 
   void say_what_is_skipped() {
-    if (const std::string idle = data_.idle_key(); !idle.empty())
+    if (const std::string idle = data_.idle_key(for_rows_); !idle.empty())
       out_.notes.push_back(fmt::format("no effect: {} is for a section `dataset`, and the file has none", idle));
     if (!out_.credentials.where.empty() && !data_.is_in_store())
       out_.notes.push_back(fmt::format("no effect: {} is for a cache_dir in an object store, such as s3://BUCKET/cache",
@@ -238,6 +240,7 @@ class ConfigReader {
   }
 
   std::string file_;
+  bool for_rows_;
   ConfigDataset data_;
   ConfigFile out_{};
   std::string skipped_{};
@@ -246,10 +249,10 @@ class ConfigReader {
 
 }  // namespace
 
-Result<ConfigFile> read_config(const std::string& text, const std::string& file) {
+Result<ConfigFile> read_config(const std::string& text, const std::string& file, bool for_rows) {
   const auto tree = read_config_tree(text, file);
   if (!tree) return tree.error();
-  return ConfigReader(file).run(*tree);
+  return ConfigReader(file, for_rows).run(*tree);
 }
 
 }  // namespace dtrain::cli

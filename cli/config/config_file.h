@@ -18,7 +18,8 @@ struct ConfigFile {
   CacheCredentials credentials{};  // of the data's cache
 };
 
-// `text`: what the file has. Errors are usage errors of one line, "job.yaml:3: backend.trainer.typo: ...".
-Result<ConfigFile> read_config(const std::string& text, const std::string& file);
+// `text`: what the file has. `for_rows`: of a job for which a recipe makes rows (RawInput). Errors are usage errors of
+// one line, "job.yaml:3: backend.trainer.typo: ...".
+Result<ConfigFile> read_config(const std::string& text, const std::string& file, bool for_rows = false);
 
 }  // namespace dtrain::cli

@@ -49,7 +49,7 @@ constexpr ConfigKey kConfigKeys[] = {
     {"backend.loader", "window_size_bytes", KeyMeaning::loader_key, FlagId::loader,
      "bytes that are shuffled at a time; null: all", "integer string null"},
     {"backend.loader", "fully_executed", KeyMeaning::loader_key, FlagId::loader,
-     "whether all is read before training begins", "boolean"},
+     "whether all is read before training begins", "boolean null"},
     {"backend.trainer", "strategy", KeyMeaning::strategy, FlagId::strategy, "how workers share a model",
      "string object null"},
     {"backend.trainer", "use_gpu", KeyMeaning::value, FlagId::use_gpu, "whether each worker needs a GPU",

@@ -75,7 +75,8 @@ class YamlEvents {
 
 class TreeReader {
  public:
-  TreeReader(const std::string& text, std::string file) : events_(text), file_(std::move(file)) {}
+  // `text` outlives this.
+  TreeReader(const std::string& text, std::string file) : text_(text), events_(text), file_(std::move(file)) {}
 
   Result<ConfigValue> run() {
     ConfigValue root;
@@ -91,7 +92,19 @@ class TreeReader {
 
   bool next() {
     if (events_.next()) return true;
-    return fail(events_.line_of_problem(), fmt::format("this is no YAML: {}", printable(events_.problem())));
+    const int line = events_.line_of_problem();
+    if (begins_with_tab(line)) return fail(line, "the line begins with a tab; YAML wants blanks");
+    return fail(line, fmt::format("this is no YAML: {}", printable(events_.problem())));
+  }
+
+  // Among the blanks at its begin.
+  bool begins_with_tab(int line) const {
+    std::size_t at = 0;
+    for (int i = 1; i < line && at != text_.npos; ++i)
+      if ((at = text_.find('\n', at)) != text_.npos) ++at;
+    if (at == text_.npos) return false;
+    const std::size_t first = text_.find_first_not_of(' ', at);
+    return first != text_.npos && text_[first] == '\t';
   }
 
   bool document(ConfigValue& root) {
@@ -196,6 +209,7 @@ class TreeReader {
   }
   bool keep(const yaml_char_t* anchor, const ConfigValue& value) { return close(yaml_text(anchor), value); }
 
+  const std::string& text_;
   YamlEvents events_;
   std::string file_;
   std::map<std::string, std::optional<ConfigValue>> anchors_{};  // nothing: its value has not ended

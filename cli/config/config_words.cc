@@ -60,8 +60,9 @@ Error expects(ConfigShape shape) {
 Result<std::string> joined_items(ConfigShape shape, const ConfigValue& value) {
   std::string out;
   for (const ConfigValue& item : value.items) {
+    if (shape == ConfigShape::pairs && item.says_nothing()) continue;
     if (!item.is_scalar()) return expects(shape);
-    if (&item != &value.items.front()) out += ',';
+    if (!out.empty() || (shape != ConfigShape::pairs && &item != &value.items.front())) out += ',';
     if (shape == ConfigShape::pairs) out += item.key + '=';
     out += shape == ConfigShape::texts ? doubled_commas(item.text) : item.text;
   }
@@ -78,6 +79,11 @@ std::optional<bool> bool_of(const ConfigValue& value) {
   return std::nullopt;
 }
 
+Result<void> check_path(std::string_view path) {
+  if (!path.starts_with('~')) return {};
+  return usage_error("in a file ~ is no folder; write the whole path (./~ for a file that is called so)");
+}
+
 ConfigShape shape_of(const Flag& row) {
   const auto found = std::find_if(kShapes.begin(), kShapes.end(), [&](const auto& each) { return each.id == row.id; });
   return found == kShapes.end() ? ConfigShape::word : found->shape;
@@ -91,7 +97,11 @@ Result<std::string> flag_text(const Flag& row, const ConfigValue& value) {
   }
   if (const auto on = bool_of(value); on && row.choices.find("yes,no") != std::string_view::npos)
     return std::string(*on ? "yes" : "no");
-  if (value.is_scalar()) return value.text;
+  if (value.is_scalar()) {
+    const bool is_path = row.value == "FILE" || row.value == "DIR";
+    if (auto fine = check_path(is_path ? value.text : ""); !fine) return fine.error();
+    return value.text;
+  }
   const ConfigShape shape = shape_of(row);
   const bool is_list = value.kind == ConfigValue::Kind::list;
   if (shape == ConfigShape::object && !is_list) return json_text(value);

@@ -2,6 +2,7 @@
 // From values of a config to the texts of flags. Pure.
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/config/config_tree.h"
 #include "cli/table/flags.h"
@@ -10,6 +11,9 @@ namespace dtrain::cli {
 
 // true, yes and on, false, no and off, as words, in small or large letters. Nothing: it is no bool.
 std::optional<bool> bool_of(const ConfigValue& value);
+
+// Error: a path that only a shell would understand ("~/data"). A folder of this name would come to be.
+Result<void> check_path(std::string_view path);
 
 // What a flag takes beside one word.
 enum class ConfigShape {

@@ -20,7 +20,7 @@ Result<std::vector<std::string>> take_config(RawOptions& raw, const Host& host) 
   if (file == "-") return options.blame(FlagId::config, usage_error("standard input is the workers'; name a file"));
   const auto text = host.read_text(file);
   if (!text) return options.blame(FlagId::config, usage_error(text.error().message));
-  auto config = read_config(*text, file);
+  auto config = read_config(*text, file, raw.raw_input.has_value());
   if (!config) return config.error();
   auto read = read_credentials(config->credentials, file, host.read_text, host.probe);
   if (!read) return read.error();

@@ -162,7 +162,7 @@ int preprocess_command(const std::vector<std::string>& words) {
   const char* engine = std::getenv(dtrain_variable(flag(FlagId::engine)).c_str());
   const auto said = said_by_config(*asked);
   if (!said) return fail(said.error());
-  if (!said->request)
+  if (!said->request && said->file.empty())
     return fail(usage_error("name the file with the section `dataset`: dtrain preprocess --config job.yaml"));
   const auto nodes = nodes_of(*said);
   if (!nodes) return fail(nodes.error());

@@ -128,9 +128,7 @@ std::string rows_request(const RawInput& input, const std::string& recipe, const
   if (!input.keep.empty()) request["keep"] = input.keep;
   const auto config = WordsJson::parse(said, nullptr, /*allow_exceptions=*/false);
   if (config.is_object() && config.contains("cache_dir")) request["cache_dir"] = config["cache_dir"];
-  const auto dataset = config.is_object() ? config.value("dataset", WordsJson::object()) : WordsJson::object();
-  for (const char* key : {"parallelism", "memory_limit_bytes"})
-    if (dataset.contains(key)) request[key] = dataset[key];
+  if (config.is_object() && config.contains("limits")) request.update(config["limits"]);
   return request.dump(-1, ' ', false, WordsJson::error_handler_t::replace);
 }
 

@@ -177,6 +177,9 @@ Result<void> check_without_cluster(const Options& options, const Host& host) {
   if (host.place) return {};
   if (options[FlagId::resources].origin == Origin::flag)
     return usage_error("--resources-per-worker is for --engine ray or spark: give that too");
+  // A file for several engines: what is wrong in it is said here, too.
+  if (auto fine = parse_resources(options.text(FlagId::resources)); !fine)
+    return options.blame(FlagId::resources, fine.error());
   if (options.insists_on(FlagId::spark))
     return usage_error(fmt::format("{} is for --engine spark: give that too", options[FlagId::spark].where));
   return {};
@@ -202,7 +205,7 @@ Result<std::optional<ClusterRequest>> cluster_that_counts(const RawOptions& raw,
     return none;
   }
   if (auto done = check_cluster(options, **engine); !done) return done.error();
-  if (raw.command.empty())
+  if (raw.command.empty() && !options.given(FlagId::print_config))
     return usage_error(fmt::format("no program to start: dtrain run --engine {} PROGRAM", (*engine)->name));
   ClusterRequest request;
   request.engine = *engine;

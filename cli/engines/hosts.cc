@@ -245,7 +245,8 @@ Result<std::optional<launcher::PlacementRequest>> hosts_that_count(const RawOpti
                            check_slots(options, request), take_fanout(options, request)})
     if (!done) return done.error();
   take_meeting(options, request);
-  if (raw.command.empty()) return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");
+  if (raw.command.empty() && !options.given(FlagId::print_config))
+    return usage_error("no program to start on the hosts: dtrain run --hosts ... PROGRAM");
   request.task = task_to_send(raw, options, host, kEngine);
   return std::optional(std::move(request));
 }

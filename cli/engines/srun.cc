@@ -67,7 +67,8 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   if (*step) return none;
   if (raw.as_torchrun)
     return usage_error("--engine slurm needs the name dtrain, by which SLURM's values count: dtrain run");
-  if (raw.command.empty()) return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
+  if (raw.command.empty() && !options.given(FlagId::print_config))
+    return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
   if (find_in_path("srun", host).empty())
     return usage_error("--engine slurm: srun is not in PATH; is this a host of the cluster?");
   const auto nodes = nodes_text(options);

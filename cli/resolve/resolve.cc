@@ -49,7 +49,8 @@ Result<Plan> resolve(const RawOptions& raw, const Host& host) {
   Options options(raw, host);
   take_from_engine(host, options);
   if (auto done = take_from_mpi(host, options); !done) return done.error();
-  if (auto done = take_from_slurm(raw, host, options); !done) return done.error();
+  const bool shows = options.given(FlagId::print_config);  // and judges nothing, also on a login host of SLURM
+  if (auto done = take_from_slurm(raw, host, options); !done && !shows) return done.error();
   if (auto done = take_from_cloud(raw, host, options); !done) return done.error();
   if (auto done = take_num_proc(host, options); !done) return done.error();
   choose_backend(raw, options);

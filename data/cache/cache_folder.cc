@@ -135,6 +135,11 @@ CacheFolder::Found CacheFolder::find(const std::string& key) const {
   if (!facts) return found;
   found.is_there = true;
   if (!S_ISDIR(facts->st_mode)) throw CacheError(kSystemCode, entry(key).string() + ": it is no folder; remove it");
+  if (::access(entry(key).c_str(), R_OK | X_OK) != 0 && errno == EACCES)
+    throw CacheError(kSystemCode,
+                     fmt::format("{}: Permission denied: the umask of its builder kept it from others; its owner can "
+                                 "change that (chmod -R go+rX), or choose another cache_dir",
+                                 entry(key).string()));
   if (const auto text = read_small_file(entry(key) / "meta.json")) found.meta = parse_meta(*text);
   found.damage = damage_of(entry(key), key, found.meta);
   return found;
@@ -163,7 +168,13 @@ std::vector<CacheFolder::Listed> CacheFolder::entries() const {
   std::vector<Listed> out;
   for (const std::string& key : keys()) {
     const fs::path used = entry(key) / "used";
-    out.push_back({key, look(key), age_of(used), facts_of(used) && !hold_alone(used)});
+    Listed& one = out.emplace_back(Listed{key, look(key), {}, false});
+    try {
+      one.unused = age_of(used);
+      one.held = facts_of(used) && !hold_alone(used);
+    } catch (const CacheError& error) {  // another user's own entry
+      if (one.found.damage.empty()) one.found.damage = error.what();
+    }
   }
   return out;
 }

@@ -1,6 +1,9 @@
 // Tested by test/process/data/apply_test.py.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -24,6 +27,8 @@ std::string text_of_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     throw CacheError(kUsageCode, path + ": this is a folder; name the recipe.json in it");
+  if (::access(path.c_str(), R_OK) != 0)
+    throw CacheError(kUsageCode, fmt::format("{}: the recipe cannot be read: {}", path, std::strerror(errno)));
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   if (!file) throw CacheError(kUsageCode, path + ": the recipe cannot be read");

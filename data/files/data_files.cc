@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "data/arrow/arrow_calls.h"
@@ -93,18 +94,19 @@ class StoreFiles {
       : word_(std::move(word)), uri_(*store_uri(word_)), store_(std::move(store)) {}
 
   std::vector<DataFile> find(const FilesWanted& wanted) const {
-    const arrow::fs::FileInfo facts = asked(store_->GetFileInfo(uri_.path()));
+    const arrow::fs::FileInfo facts = asked([&] { return store_->GetFileInfo(uri_.path()); });
     if (facts.IsFile()) return {file_of(facts)};
-    if (facts.IsDirectory()) return folder(wanted);
+    if (facts.IsDirectory() || is_unseen_folder()) return folder(wanted);
     if (uri_.key.find_first_of(kWild) != std::string::npos) return pattern();
-    if (!uri_.key.empty() && asked(store_->GetFileInfo(uri_.bucket())).IsDirectory())
+    if (!uri_.key.empty() && asked([&] { return store_->GetFileInfo(uri_.bucket()); }).IsDirectory())
       fail_at(word_, "there is no such object, and no folder with objects in it");
     fail_at(word_, fmt::format("there is no bucket '{}'", uri_.bucket()));
   }
 
  private:
-  template <typename T>
-  T asked(arrow::Result<T> result) const {
+  template <typename Ask>
+  auto asked(const Ask& ask) const -> std::decay_t<decltype(*ask())> {
+    auto result = caught(ask);
     if (!result.ok()) fail_at(word_, store_error_text(uri_.scheme, result.status().message()));
     return std::move(result).ValueUnsafe();
   }
@@ -120,7 +122,12 @@ class StoreFiles {
     all.base_dir = folder;
     all.recursive = recursive;
     all.allow_not_found = true;
-    return asked(store_->GetFileInfo(all));
+    return asked([&] { return store_->GetFileInfo(all); });
+  }
+
+  // Of Azure's store Arrow does not find "day" where "day-old" or "day.txt" comes before "day/".
+  bool is_unseen_folder() const {
+    return is_azure(uri_.scheme) && !uri_.key.empty() && !listed(uri_.path(), /*recursive=*/false).empty();
   }
 
   std::vector<DataFile> folder(const FilesWanted& wanted) const {
@@ -166,9 +173,9 @@ arrow::Status told(const DataFile& file, const arrow::Status& status) {
 
 // With the facts that the store says now, not with those that it said before.
 arrow::Result<OpenedFile> asked_again(const DataFile& file, std::string* tag) {
-  auto opened = file.store->OpenInputFile(file.key);
+  auto opened = caught([&] { return file.store->OpenInputFile(file.key); });
   if (!opened.ok()) return told(file, opened.status());
-  const auto facts = (*opened)->ReadMetadata();
+  const auto facts = caught([&] { return (*opened)->ReadMetadata(); });
   if (!facts.ok()) return told(file, facts.status());
   *tag = tag_of(facts->get());
   return store_file(*opened, scheme_of_file(file));
@@ -214,7 +221,7 @@ arrow::Result<OpenedFile> open_file(const DataFile& file, arrow::MemoryPool* poo
     return arrow::io::ReadableFile::Open(file.path, pool == nullptr ? arrow::default_memory_pool() : pool);
   arrow::fs::FileInfo facts(file.key, arrow::fs::FileType::File);
   facts.set_size(static_cast<std::int64_t>(file.bytes));
-  auto opened = file.store->OpenInputFile(facts);
+  auto opened = caught([&] { return file.store->OpenInputFile(facts); });
   if (!opened.ok()) return told(file, opened.status());
   return store_file(*opened, scheme_of_file(file));
 }

@@ -26,6 +26,8 @@ namespace fs = std::filesystem;
 using FileSystem = std::shared_ptr<arrow::fs::FileSystem>;
 
 constexpr int kAttempts = 4;
+// What the firmware of all machines of Azure's says.
+constexpr const char* kAzureTag = "7783-7084-3265-9085-8269-3286-77";
 
 // The first one after 100 ms, and each later one after three times as long: 1.3 s in all, beside the requests.
 class Retries : public arrow::fs::S3RetryStrategy {
@@ -56,7 +58,7 @@ fs::path home() {
 }
 
 bool is_machine_of(const char* maker) {
-  for (const char* fact : {"sys_vendor", "product_name"}) {
+  for (const char* fact : {"sys_vendor", "product_name", "chassis_asset_tag"}) {
     std::ifstream file(fmt::format("/sys/class/dmi/id/{}", fact));
     const std::string text{std::istreambuf_iterator<char>(file), {}};
     if (text.find(maker) != std::string::npos) return true;
@@ -192,16 +194,46 @@ FileSystem gcs(const std::string& where, const StoreOptions& given) {
   return must(where, arrow::fs::GcsFileSystem::Make(options));
 }
 
+// Otherwise Azure's library would ask a server that only Azure's machines have.
+bool may_have_azure_credentials() {
+  for (const char* name : {"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT",
+                           "MSI_ENDPOINT", "AZURE_CONFIG_DIR"})
+    if (is_set(name)) return true;
+  return is_there(home() / ".azure") || is_machine_of(kAzureTag);
+}
+
+bool is_base64(const std::string& text) {
+  constexpr const char* kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::size_t end = text.find_last_not_of('=');
+  return text.size() % 4 == 0 && end != std::string::npos && text.size() - end <= 3 &&
+         text.find_first_not_of(kDigits) >= end + 1;
+}
+
 FileSystem azure(const std::string& where, const StoreUri& uri, const StoreOptions& given) {
   if (uri.place.find('@') == std::string::npos)
     fail_at(where, fmt::format("name the account: {}://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY", uri.scheme));
   std::string path;
   auto options = must(where, arrow::fs::AzureOptions::FromUri(uri.root(), &path));
   options.background_writes = false;  // as for S3
-  if (!given.of("AZURE_STORAGE_KEY").empty())
-    must("AZURE_STORAGE_KEY", options.ConfigureAccountKeyCredential(given.of("AZURE_STORAGE_KEY")));
-  else if (!given.of("AZURE_STORAGE_SAS_TOKEN").empty())
-    must("AZURE_STORAGE_SAS_TOKEN", options.ConfigureSASCredential(given.of("AZURE_STORAGE_SAS_TOKEN")));
+  std::string url = given.of("AZURE_STORAGE_SERVICE_ENDPOINT");
+  if (!url.empty()) {
+    while (url.ends_with('/')) url.pop_back();
+    // As Azure's own tools want it; Arrow adds the account itself.
+    if (const std::string own = "/" + options.account_name; url.ends_with(own)) url.resize(url.size() - own.size());
+    const Endpoint endpoint = endpoint_of("AZURE_STORAGE_SERVICE_ENDPOINT", url);
+    options.blob_storage_scheme = options.dfs_storage_scheme = endpoint.scheme;
+    options.blob_storage_authority = options.dfs_storage_authority = endpoint.host;
+  }
+  const std::string& account_key = given.of("AZURE_STORAGE_KEY");
+  if (!account_key.empty() && !is_base64(account_key))
+    fail_at("AZURE_STORAGE_KEY", "it is no Base64; take the account's key as Azure shows it");
+  if (!account_key.empty())
+    must("AZURE_STORAGE_KEY", options.ConfigureAccountKeyCredential(account_key));
+  else if (const std::string& token = given.of("AZURE_STORAGE_SAS_TOKEN"); !token.empty())
+    // Arrow puts it behind the account's URL as it is, and Azure's tools give it without the '?'.
+    must("AZURE_STORAGE_SAS_TOKEN", options.ConfigureSASCredential(token.starts_with('?') ? token : "?" + token));
+  else if (!may_have_azure_credentials())
+    must(where, options.ConfigureAnonymousCredential());
   return must(where, arrow::fs::AzureFileSystem::Make(options));
 }
 
@@ -211,15 +243,15 @@ FileSystem open_store(const std::string& text, const StoreOptions& options, std:
   const auto uri = store_uri(text);
   if (!uri && text.starts_with("file://")) fail_at(text, "a file of this machine is named by its path alone");
   if (!uri) fail_at(text, "name a bucket: s3://BUCKET/KEY");
-  const bool is_azure = uri->scheme == "abfs" || uri->scheme == "abfss";
-  if (uri->scheme != "s3" && uri->scheme != "gs" && !is_azure)
+  const bool is_in_azure = is_azure(uri->scheme);
+  if (uri->scheme != "s3" && uri->scheme != "gs" && !is_in_azure)
     fail_at(uri->scheme + "://",
             "there is no such store; dtrain reads s3://, gs://, abfs:// and paths of this machine");
   // Of what may be a secret nothing is said.
-  if (uri->place.find(':') != std::string::npos || (!is_azure && uri->place.find('@') != std::string::npos))
+  if (uri->place.find(':') != std::string::npos || (!is_in_azure && uri->place.find('@') != std::string::npos))
     fail_at(uri->scheme + "://", "a URI has no credentials in it, which everybody could see; use variables or ~/.aws");
   *path = uri->path();
-  if (is_azure) return azure(text, *uri, options);
+  if (is_in_azure) return azure(text, *uri, options);
   return uri->scheme == "s3" ? s3(text, *uri, options) : gcs(text, options);
 }
 

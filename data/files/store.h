@@ -16,6 +16,8 @@
 
 namespace dtrain::data {
 
+inline bool is_azure(const std::string& scheme) { return scheme == "abfs" || scheme == "abfss"; }
+
 // The store of a URI, and as `path` what its functions call the URI's object: "BUCKET/KEY". Throws DataError: a scheme
 // that is not known, a URI without a bucket, options that do not belong together. A store is asked nothing yet, but for
 // where a bucket of Amazon's is, if AWS_REGION does not say it.

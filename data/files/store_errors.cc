@@ -29,7 +29,7 @@ std::string said_by_store(const std::string& message) {
 // What the store itself or the network said, without what was asked and without the request's number.
 std::string detail_of(const std::string& message) {
   std::string text = message.substr(0, message.find('\n'));
-  for (const std::string_view before : {" operation: ", "Message: ", "Details: "})
+  for (const std::string_view before : {" operation: ", "Message: ", "Details: ", "Azure Error: ", "[] "})
     if (const auto at = text.find(before); at != std::string::npos) text.erase(0, at + before.size());
   for (const std::string_view after : {" (Request ID:", " with address :"})
     if (const auto at = text.find(after); at != std::string::npos) text.erase(at);
@@ -45,7 +45,8 @@ const char* credentials_of(const std::string& scheme) {
 
 const char* place_of(const std::string& scheme) {
   if (scheme == "gs") return "STORAGE_EMULATOR_HOST, if it is set,";
-  return scheme == "s3" ? "AWS_ENDPOINT_URL and AWS_REGION" : "the account's name";
+  return scheme == "s3" ? "AWS_ENDPOINT_URL and AWS_REGION"
+                        : "the account's name, AZURE_STORAGE_SERVICE_ENDPOINT, if it is set,";
 }
 
 }  // namespace
@@ -56,17 +57,17 @@ std::string store_error_text(const std::string& scheme, const std::string& whole
   if (has_one(message, {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID", "InvalidAccessKeyId",
                         "INVALID_CLIENT_TOKEN_ID", "SIGNATURE_DOES_NOT_MATCH", "SignatureDoesNotMatch", "ExpiredToken",
                         "HTTP status 401", "HTTP status 403", "PERMISSION_DENIED", "UNAUTHENTICATED",
-                        "AuthenticationFailed", "AuthorizationFailure"}))
+                        "AuthenticationFailed", "AuthorizationFailure", "AuthorizationPermissionMismatch"}))
     return fmt::format("the store refuses this user ({}); check {}, and what they may read", detail,
                        credentials_of(scheme));
   if (has_one(message, {"curlCode: 60", "curlCode: 77", "SSL certificate", "SSL peer certificate", "SSL CA cert"}))
     return fmt::format(
-        "the store's certificate is not accepted ({}); name the file of those who signed it in "
-        "AWS_CA_BUNDLE or SSL_CERT_FILE",
-        detail);
+        "the store's certificate is not accepted ({}); name the file of those who signed it in {}SSL_CERT_FILE", detail,
+        scheme == "s3" || scheme == "gs" ? "AWS_CA_BUNDLE or " : "");
   if (has_one(message, {"NETWORK_CONNECTION", "curlCode", "REQUEST_TIMEOUT", "SLOW_DOWN", "SERVICE_UNAVAILABLE",
                         "INTERNAL_FAILURE", "HTTP status 5", "UNAVAILABLE", "DEADLINE_EXCEEDED", "Retry policy",
-                        "Fail to get a new connection", "Unable to connect"}))
+                        "Fail to get a new connection", "Unable to connect", "Connection was closed",
+                        "Connection closed", "Error while sending request", "for socket to", "from network socket"}))
     return fmt::format("{} ({}); check {} and the network", kNoAnswer, detail, place_of(scheme));
   if (has_one(message,
               {"HTTP status 404", "HTTP status 416", "NO_SUCH_KEY", "NoSuchKey", "NOT_FOUND", kNoPath, "BlobNotFound"}))

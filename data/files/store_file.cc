@@ -19,32 +19,39 @@ class StoreFile : public arrow::io::RandomAccessFile {
   StoreFile(std::shared_ptr<arrow::io::RandomAccessFile> below, std::string scheme)
       : below_(std::move(below)), scheme_(std::move(scheme)) {}
 
-  arrow::Result<std::int64_t> Read(std::int64_t bytes, void* out) override { return told(below_->Read(bytes, out)); }
-  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(std::int64_t bytes) override { return told(below_->Read(bytes)); }
+  arrow::Result<std::int64_t> Read(std::int64_t bytes, void* out) override {
+    return told([&] { return below_->Read(bytes, out); });
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(std::int64_t bytes) override {
+    return told([&] { return below_->Read(bytes); });
+  }
 
   arrow::Result<std::int64_t> ReadAt(std::int64_t at, std::int64_t bytes, void* out) override {
-    ARROW_ASSIGN_OR_RAISE(const auto got, told(below_->ReadAt(at, bytes, out)));
+    ARROW_ASSIGN_OR_RAISE(const auto got, told([&] { return below_->ReadAt(at, bytes, out); }));
     ARROW_RETURN_NOT_OK(whole(at, bytes, got));
     return got;
   }
   arrow::Result<std::shared_ptr<arrow::Buffer>> ReadAt(std::int64_t at, std::int64_t bytes) override {
-    ARROW_ASSIGN_OR_RAISE(auto got, told(below_->ReadAt(at, bytes)));
+    ARROW_ASSIGN_OR_RAISE(auto got, told([&] { return below_->ReadAt(at, bytes); }));
     ARROW_RETURN_NOT_OK(whole(at, bytes, got->size()));
     return got;
   }
 
   arrow::Result<std::shared_ptr<const arrow::KeyValueMetadata>> ReadMetadata() override {
-    return told(below_->ReadMetadata());
+    return told([&] { return below_->ReadMetadata(); });
   }
   arrow::Status Close() override { return below_->Close(); }
   bool closed() const override { return below_->closed(); }
   arrow::Status Seek(std::int64_t at) override { return below_->Seek(at); }
   arrow::Result<std::int64_t> Tell() const override { return below_->Tell(); }
-  arrow::Result<std::int64_t> GetSize() override { return told(below_->GetSize()); }
+  arrow::Result<std::int64_t> GetSize() override {
+    return told([&] { return below_->GetSize(); });
+  }
 
  private:
-  template <typename T>
-  arrow::Result<T> told(arrow::Result<T> result) const {
+  template <typename Ask>
+  auto told(const Ask& ask) const -> decltype(ask()) {
+    auto result = caught(ask);
     if (result.ok()) return result;
     return arrow::Status::IOError(store_error_text(scheme_, result.status().message()));
   }

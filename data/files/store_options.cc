@@ -29,7 +29,7 @@ struct Known {
   const char* secret;  // which credentials it is one of
 };
 
-constexpr std::array<Known, 11> kKnown = {{{"AWS_ACCESS_KEY_ID", nullptr, "s3"},
+constexpr std::array<Known, 12> kKnown = {{{"AWS_ACCESS_KEY_ID", nullptr, "s3"},
                                            {"AWS_SECRET_ACCESS_KEY", nullptr, "s3"},
                                            {"AWS_SESSION_TOKEN", nullptr, "s3"},
                                            {"AWS_REGION", "AWS_DEFAULT_REGION", nullptr},
@@ -39,6 +39,7 @@ constexpr std::array<Known, 11> kKnown = {{{"AWS_ACCESS_KEY_ID", nullptr, "s3"},
                                            {"STORAGE_EMULATOR_HOST", nullptr, nullptr},
                                            {"AZURE_STORAGE_KEY", nullptr, "abfs"},
                                            {"AZURE_STORAGE_SAS_TOKEN", nullptr, "abfs"},
+                                           {"AZURE_STORAGE_SERVICE_ENDPOINT", nullptr, nullptr},
                                            {kTimeout, nullptr, nullptr}}};
 
 [[noreturn]] void refuse(const std::string& where, const std::string& why) {

@@ -31,12 +31,13 @@ ParquetLoaderOptions checked(ParquetLoaderOptions options) {
 
 }  // namespace
 
-BatchLoader::BatchLoader(ParquetLoaderOptions given, BlockAllocator allocate)
+BatchLoader::BatchLoader(ParquetLoaderOptions given, BlockAllocator allocate, const NodeLimits& limits)
     : options_(checked(std::move(given))),
       files_(loader_name, options_),
       names_(tensor_names(files_.tensors())),
       parts_(files_.parts(std::move(allocate))),
       job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
+      limits_(limits),
       ahead_(loader_name, options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   if (options_.fully_executed && options_.window_size_bytes != 0 && files_.set().is_remote()) {
     refuse(
@@ -98,7 +99,8 @@ std::optional<NodePlan> BatchLoader::node_plan(const OrderState& from) const {
                   .job = *job_,
                   .rows = to_text(from) + '\n' + files_.rows_text(),
                   .ranks = node_ranks_.value_or(job_->local_ranks),
-                  .read_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_};
+                  .read_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_,
+                  .limits = limits_};
 }
 
 // On the thread, until it is stopped. If this rank has the reader of its node, that works for the others until then,
@@ -119,11 +121,12 @@ void BatchLoader::read_epochs(OrderState at, Ahead::Output& output, const std::o
                               std::unique_ptr<NodeReader>& reader) {
   const bool reads_through = options_.fully_executed && options_.window_size_bytes != 0 && !executed_;
   if (reads_through && !plan) files_.set().read_through(output.stopped());
-  JoinTime time = JoinTime::from_now();
+  JoinTime time = JoinTime::from_now(limits_);
   BatchSource source(
       parts_, at, plan, time, output.stop(), [&output] { return output.is_asked(); }, reader);
   for (; !output.stopped(); at.epoch += 1, at.rows_done = 0) {
     while (const auto share = next_share(at.rows_done)) {
+      if (!output.await_room()) return;
       std::optional<HostBatch> batch = source.next(at, *share, output.times);
       if (const auto ranks = source.ranks()) node_ranks_ = ranks;
       if (!batch) return;

@@ -23,8 +23,9 @@ namespace dtrain::data {
 
 class BatchLoader {
  public:
-  // `allocate`: where batches lie. pin_memory of the options has been its maker's.
-  explicit BatchLoader(ParquetLoaderOptions options, BlockAllocator allocate = new_block);
+  // `allocate`: where batches lie. pin_memory of the options has been its maker's. `limits`: the same on all ranks.
+  explicit BatchLoader(ParquetLoaderOptions options, BlockAllocator allocate = new_block,
+                       const NodeLimits& limits = {});
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
@@ -59,9 +60,10 @@ class BatchLoader {
   const std::vector<std::string> names_;
   const LoaderParts parts_;
   const std::optional<NodeJob> job_;  // whose ranks read together
-  bool executed_ = false;             // the thread's: all files have been read once
-  std::optional<int> node_ranks_;     // the thread's: how many ranks of the node have come before
-  Ahead ahead_;                       // the last member: its thread uses the others
+  const NodeLimits limits_;
+  bool executed_ = false;          // the thread's: all files have been read once
+  std::optional<int> node_ranks_;  // the thread's: how many ranks of the node have come before
+  Ahead ahead_;                    // the last member: its thread uses the others
 };
 
 }  // namespace dtrain::data

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 #include "data/flow/batch_builder.h"
@@ -15,9 +16,7 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::chrono::seconds join_limit{10}, lag_limit{30}, reader_limit{300};
 constexpr std::int64_t ring_rows_min = 4096, ring_rows_max = 8192;
-constexpr std::uint64_t tail_bytes_min = std::uint64_t{1} << 30;
 constexpr std::chrono::milliseconds knock_again{5}, look_again_after{100};
 // Where other readers have taken the time for an answer.
 constexpr std::chrono::seconds answer_min{1};
@@ -27,9 +26,9 @@ std::int64_t ring_rows_of(const RowOrder& order) {
 }
 
 // Some rows may be much longer than most, and footers do not always say how long strings are.
-std::uint64_t tail_bytes_of(const LoaderParts& parts, std::int64_t slots) {
+std::uint64_t tail_bytes_of(const LoaderParts& parts, std::int64_t slots, std::uint64_t least) {
   if (parts.layout->ragged.empty()) return 0;
-  return tail_bytes_min + 4 * static_cast<std::uint64_t>(slots) * parts.tail_bytes;
+  return least + 4 * static_cast<std::uint64_t>(slots) * parts.tail_bytes;
 }
 
 RegionSize region_size(const LoaderParts& parts, const RowOrder& order, const NodePlan& plan) {
@@ -40,7 +39,7 @@ RegionSize region_size(const LoaderParts& parts, const RowOrder& order, const No
           .ring_rows = static_cast<std::uint64_t>(ring),
           .slots = static_cast<std::uint64_t>(slots),
           .row_bytes = RowArena::slot_bytes(*parts.layout),
-          .tail_bytes = tail_bytes_of(parts, slots)};
+          .tail_bytes = tail_bytes_of(parts, slots, plan.limits.tails_min)};
 }
 
 std::string why_broken(const ReaderWords& reader) {
@@ -54,16 +53,30 @@ void say_alone(const NodePlan& plan, const std::string& why) {
 
 }  // namespace
 
-JoinTime JoinTime::from_now() { return {std::chrono::steady_clock::now() + join_limit, reader_limit}; }
+JoinTime JoinTime::from_now(const NodeLimits& limits) {
+  return {std::chrono::steady_clock::now() + limits.join, limits.reader};
+}
 
 std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
                                              JoinTime& time, const StopBell& stop, std::function<bool()> asks,
                                              std::unique_ptr<NodeReader>& reader) {
+  try {
+    return find(parts, from, plan, time, stop, std::move(asks), reader);
+  } catch (const std::system_error& error) {
+    say_alone(plan, error.what());
+    return nullptr;
+  }
+}
+
+std::unique_ptr<NodeMember> NodeMember::find(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
+                                             JoinTime& time, const StopBell& stop, std::function<bool()> asks,
+                                             std::unique_ptr<NodeReader>& reader) {
   const RowOrder order = parts.order(from);
   const RegionSize size = region_size(parts, order, plan);
-  const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), join_limit, lag_limit};
+  const ShareLimits limits{static_cast<std::int64_t>(size.ring_rows), plan.limits.join, plan.limits.lag};
+  const std::int64_t join_seconds = plan.limits.join.count();
   const NodeName name(fmt::format("{}\n{}", plan.job.name, plan.rows));
-  std::string why = fmt::format("it has found no reader of its node within {} s", join_limit.count());
+  std::string why = fmt::format("it has found no reader of its node within {} s", join_seconds);
   do {
     if (auto link = NodeLink::connect(name)) {
       if (!link->ask(plan.job.rank)) continue;
@@ -81,14 +94,18 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
         break;
       }
       if (received->answer.kind == NodeAnswer::late) {
-        say_alone(plan, fmt::format("it has come more than {} s after the reader of its node", join_limit.count()));
+        say_alone(plan, fmt::format("it has come more than {} s after the reader of its node", join_seconds));
+        return nullptr;
+      }
+      if (received->answer.kind == NodeAnswer::full) {
+        say_alone(plan, "the process of its node's reader has no descriptor left for it; raise `ulimit -n`");
         return nullptr;
       }
       if (received->answer.kind == NodeAnswer::again) {
         why = fmt::format(
             "it has begun again with rows that the others of its node have passed, and none of them has "
             "within {} s",
-            join_limit.count());
+            join_seconds);
         continue;
       }
       auto region = received->answer.size == size ? Region::open(std::move(received->memory), size) : std::nullopt;
@@ -97,10 +114,14 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
         return nullptr;
       }
       if (!reader) parts.set->forget_footers();
-      return std::unique_ptr<NodeMember>(new NodeMember(parts, from, plan.epoch_step, stop, std::move(asks),
-                                                        std::move(*link), std::move(*region), received->answer.member));
+      return std::unique_ptr<NodeMember>(new NodeMember(parts, from, plan, stop, std::move(asks), std::move(*link),
+                                                        std::move(*region), received->answer.member));
     }
-    if (reader && reader->has_ended()) return nullptr;  // this rank finds out itself what it was
+    if (reader && reader->has_ended()) {
+      // An error in the files comes out of this rank's own reading.
+      if (reader->words().over == ReaderWords::broken) say_alone(plan, why_broken(reader->words()));
+      return nullptr;
+    }
     if (reader) continue;
     auto door = NodeDoor::open(name);
     if (!door) continue;
@@ -117,11 +138,12 @@ std::unique_ptr<NodeMember> NodeMember::join(const LoaderParts& parts, const Ord
   return nullptr;
 }
 
-NodeMember::NodeMember(const LoaderParts& parts, const OrderState& from, std::uint64_t epoch_step, const StopBell& stop,
+NodeMember::NodeMember(const LoaderParts& parts, const OrderState& from, const NodePlan& plan, const StopBell& stop,
                        std::function<bool()> asks, NodeLink link, Region region, std::size_t number)
     : parts_(&parts),
       from_(from),
-      epoch_step_(epoch_step),
+      epoch_step_(plan.epoch_step),
+      limits_(plan.limits),
       stop_(&stop),
       asks_(std::move(asks)),
       link_(std::move(link)),
@@ -144,7 +166,7 @@ std::optional<HostBatch> NodeMember::next(const OrderState& at, const BatchShare
     batch = filled(epochs * parts_->rows + at.rows_done, share);
     words_->state = MemberWords::resting;
   } else {
-    over_ = fmt::format("the other ranks of its node waited {} s for it and read on without it", lag_limit.count());
+    over_ = fmt::format("the other ranks of its node waited {} s for it and read on without it", limits_.lag.count());
   }
   times.copy += seconds_since(begin) - slept_;
   add_times(times);
@@ -211,8 +233,8 @@ std::int64_t NodeMember::await_shown(std::int64_t row, std::int64_t count) {
     shown = reader.shown;
     const std::uint64_t before = std::exchange(beat, reader.beat);
     if (beat != before) still_since = std::chrono::steady_clock::now();
-    if (std::chrono::steady_clock::now() - still_since > reader_limit) {
-      over_ = fmt::format("the reader of its node has given no sign of life for {} s", reader_limit.count());
+    if (std::chrono::steady_clock::now() - still_since > limits_.reader) {
+      over_ = fmt::format("the reader of its node has given no sign of life for {} s", limits_.reader.count());
       break;
     }
   }

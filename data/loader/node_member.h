@@ -23,12 +23,20 @@
 
 namespace dtrain::data {
 
+// How long ranks wait for each other, and how much memory long rows have. docs/training/loader.md says what follows.
+struct NodeLimits {
+  std::chrono::seconds join{10};                     // for ranks that have not come, and for a reader
+  std::chrono::seconds lag{30};                      // for a rank that asks for nothing
+  std::chrono::seconds reader{300};                  // for a sign of life of the reader
+  std::uint64_t tails_min = std::uint64_t{1} << 30;  // bytes for rows that differ in length, beyond what footers say
+};
+
 // How long a rank waits in join(), in all where several joins share it.
 struct JoinTime {
   std::chrono::steady_clock::time_point find_until;  // a reader; later, by what a reader takes to answer
   std::chrono::steady_clock::duration answer;        // of readers
 
-  static JoinTime from_now();
+  static JoinTime from_now(const NodeLimits& limits);
 };
 
 // How a loader takes part.
@@ -39,6 +47,7 @@ struct NodePlan {
   int ranks;         // that should come
   bool read_through;
   std::uint64_t epoch_step = 1;  // after epoch e comes e + epoch_step
+  NodeLimits limits = {};        // the same on all ranks
 };
 
 class NodeMember {
@@ -60,8 +69,11 @@ class NodeMember {
   std::optional<int> ranks() const;
 
  private:
-  NodeMember(const LoaderParts& parts, const OrderState& from, std::uint64_t epoch_step, const StopBell& stop,
+  NodeMember(const LoaderParts& parts, const OrderState& from, const NodePlan& plan, const StopBell& stop,
              std::function<bool()> asks, NodeLink link, Region region, std::size_t number);
+  static std::unique_ptr<NodeMember> find(const LoaderParts& parts, const OrderState& from, const NodePlan& plan,
+                                          JoinTime& time, const StopBell& stop, std::function<bool()> asks,
+                                          std::unique_ptr<NodeReader>& reader);
   std::optional<HostBatch> filled(std::int64_t first, const BatchShare& share);
   std::int64_t await_shown(std::int64_t row, std::int64_t count);
   bool doze();
@@ -71,6 +83,7 @@ class NodeMember {
   const LoaderParts* parts_;
   const OrderState from_;
   const std::uint64_t epoch_step_;
+  const NodeLimits limits_;
   const StopBell* stop_;
   const std::function<bool()> asks_;
   NodeLink link_;

@@ -156,16 +156,12 @@ bool NodeReader::await_floor(RowFlow& flow, std::int64_t least) {
 bool NodeReader::await_wanted() {
   ReaderWords& words = region_.reader();
   words.rests = true;
-  bool is_wanted = false;
-  for (bool once_more = true; !is_wanted; once_more = false) {
+  for (bool once_more = true;; once_more = false) {
     if (*stop_) return false;
     look(once_more ? std::chrono::milliseconds(0) : look_again);
     see_words();
-    for (std::size_t i = 0; i < guests_.size(); ++i) {
-      const std::int64_t wanted = region_.members()[i].wanted;
-      is_wanted |= guests_[i] && !guests_[i]->expelled && wanted != no_row && wanted > shown_;
-    }
-    if (!is_wanted && !obey(core_->blocked(reader_now()))) return false;
+    if (core_->is_wanted()) break;
+    if (!obey(core_->blocked(reader_now()))) return false;
   }
   words.rests = false;
   return true;
@@ -211,12 +207,22 @@ void NodeReader::look(std::chrono::milliseconds limit) {
   }
   if (wait[0].revents == 0) return;
   while (auto link = door_->next()) {
-    if (const auto rank = link->asked()) {
+    const auto rank = link->asked();
+    if (door_->is_full()) {
+      turn_away(std::move(*link), rank);
+    } else if (rank) {
       admit(std::move(*link), *rank);
     } else {
       asking_.push_back(std::move(*link));
     }
   }
+}
+
+// Nobody waits for it. One that has not asked yet comes again.
+void NodeReader::turn_away(NodeLink link, std::optional<int> rank) {
+  if (!rank) return;
+  link.answer({.kind = NodeAnswer::full}, -1);
+  core_->reads_alone(*rank);
 }
 
 void NodeReader::admit(NodeLink link, int rank) {
@@ -225,7 +231,7 @@ void NodeReader::admit(NodeLink link, int rank) {
   const ShareCore::Answer may = core_->ask(rank);
   if (may == ShareCore::Answer::late) {
     answer.kind = NodeAnswer::late;
-    core_->came_late(rank);
+    core_->reads_alone(rank);
     if (region_.reader().ranks != 0) tell_ranks();
   }
   if (may != ShareCore::Answer::welcome || free == guests_.end()) {
@@ -250,7 +256,9 @@ void NodeReader::see_words() {
   for (std::size_t i = 0; i < guests_.size(); ++i) {
     if (!guests_[i] || guests_[i]->expelled) continue;
     const MemberWords& words = region_.members()[i];
-    core_->saw(i, {words.passed, words.starving, words.state == MemberWords::copying});
+    const std::int64_t wanted = words.wanted;
+    core_->saw(
+        i, {words.passed, words.starving, words.state == MemberWords::copying, wanted != no_row && wanted > shown_});
   }
 }
 

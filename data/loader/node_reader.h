@@ -37,7 +37,8 @@ class NodeReader {
   NodeReader& operator=(const NodeReader&) = delete;
 
   // It shows no more rows, and nobody can ask it. So it is when all members have left, too.
-  bool has_ended() const { return region_.reader().over != ReaderWords::reads; }
+  bool has_ended() const { return words().over != ReaderWords::reads; }
+  const ReaderWords& words() const { return region_.reader(); }
 
  private:
   struct Guest {
@@ -53,6 +54,7 @@ class NodeReader {
   bool obey(const ShareCore::Verdict& verdict);
   void look(std::chrono::milliseconds limit);
   void admit(NodeLink link, int rank);
+  void turn_away(NodeLink link, std::optional<int> rank);
   void see_words();
   void tell_missing();
   void tell_ranks();

@@ -36,8 +36,17 @@ class ReadAhead {
   // What the thread reads for.
   class Output {
    public:
-    // Waits for room. False: the thread must end.
+    // Waits for room. Called before a batch is made: one that waits for room would be memory beyond `prefetch`. False:
+    // the thread must end.
+    bool await_room() {
+      const Clock::time_point begin = Clock::now();
+      const bool is_open = ready_->await_room();
+      times.ahead += seconds_since(begin);
+      return is_open;
+    }
+    // Waits for room, if there is none. False: the thread must end.
     bool give(std::optional<HostBatch> batch, const State& after) {
+      // Where cores are short, the program that waited for this batch goes on at once: that is no time of reading.
       const Clock::time_point begin = Clock::now();
       const bool is_open = ready_->push({std::move(batch), after, nullptr, std::exchange(times, {})});
       times.ahead = seconds_since(begin);

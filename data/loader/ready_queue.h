@@ -13,6 +13,13 @@ class ReadyQueue {
  public:
   explicit ReadyQueue(std::size_t depth) : depth_(depth) {}
 
+  // Waits for room, which stays as long as nobody else pushes. False: closed.
+  bool await_room() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || items_.size() < depth_; });
+    return !closed_;
+  }
+
   // Waits for room. False: closed.
   bool push(Item item) {
     std::unique_lock lock(mutex_);

@@ -25,10 +25,11 @@ void begin_epoch(MixtureState& state, std::uint64_t epoch) {
 
 }  // namespace
 
-MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate)
+MixtureBatches::MixtureBatches(MixtureLoaderOptions given, BlockAllocator allocate, const NodeLimits& limits)
     : options_(checked(std::move(given))),
       allocate_(std::move(allocate)),
       job_(options_.one_reader && options_.world_size > 1 ? node_job() : std::nullopt),
+      limits_(limits),
       ahead_("MixtureLoader", options_.prefetch, [this](const auto& from, auto& to) { read_epochs(from, to); }) {
   std::vector<double> weights;
   for (const MixtureSource& source : options_.sources) weights.push_back(source.weight);
@@ -116,6 +117,7 @@ void MixtureBatches::read_epochs(const MixtureState& from, Ahead::Output& output
   const MixtureThread thread{.stop = output.stop(),
                              .asks = [&output] { return output.is_asked(); },
                              .job = job_,
+                             .limits = limits_,
                              .from = to_text(from),
                              .reads_through = options_.fully_executed && !executed_,
                              .ranks = node_ranks_};
@@ -141,7 +143,7 @@ bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Outpu
   if (std::all_of(at.counts.begin(), at.counts.end(), is_new)) check_first_batch(at);
   // First all leave the epoch before, so that its memory is free.
   for (std::size_t i = 0; i < readers.size(); ++i) readers[i]->go_to(at.epoch, at.counts[i].taken);
-  JoinTime time = JoinTime::from_now();
+  JoinTime time = JoinTime::from_now(limits_);
   for (std::size_t i = 0; i < readers.size() && !output.stopped(); ++i) {
     if (at.counts[i].weight > 0) {
       readers[i]->begin(time);
@@ -154,6 +156,7 @@ bool MixtureBatches::read_epoch(MixtureState& at, Readers& readers, Ahead::Outpu
     const std::vector<std::uint32_t> rows = order.take(global_rows());
     const BatchShare share = share_of(static_cast<std::int64_t>(rows.size()));
     if (share.batch_rows == 0) return true;
+    if (!output.await_room()) return false;
     std::optional<HostBatch> batch = read(rows, share, readers, output.times);
     if (!batch) return false;
     executed_ = true;

@@ -25,8 +25,9 @@ namespace dtrain::data {
 
 class MixtureBatches {
  public:
-  // `allocate`: where batches lie. pin_memory of the options has been its maker's.
-  explicit MixtureBatches(MixtureLoaderOptions options, BlockAllocator allocate = new_block);
+  // `allocate`: where batches lie. pin_memory of the options has been its maker's. `limits`: the same on all ranks.
+  explicit MixtureBatches(MixtureLoaderOptions options, BlockAllocator allocate = new_block,
+                          const NodeLimits& limits = {});
   MixtureBatches(const MixtureBatches&) = delete;
   MixtureBatches& operator=(const MixtureBatches&) = delete;
 
@@ -72,6 +73,7 @@ class MixtureBatches {
   const MixtureLoaderOptions options_;
   const BlockAllocator allocate_;
   const std::optional<NodeJob> job_;  // whose ranks read together
+  const NodeLimits limits_;
   std::vector<std::unique_ptr<SourceFiles>> sources_;
   std::vector<std::vector<std::size_t>> tensors_at_;  // of each source: which tensor of its batches each of names_ is
   std::vector<std::int64_t> rows_;                    // of each source

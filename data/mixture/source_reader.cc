@@ -63,7 +63,8 @@ void SourceReader::open(JoinTime& time) {
                     .rows = claim_->name(),
                     .ranks = thread_->ranks.value_or(thread_->job->local_ranks),
                     .read_through = std::exchange(reads_through_, false),
-                    .epoch_step = std::uint64_t{1} << again_bits};
+                    .epoch_step = std::uint64_t{1} << again_bits,
+                    .limits = thread_->limits};
   } else {
     read_through();
   }
@@ -74,7 +75,7 @@ void SourceReader::open(JoinTime& time) {
 
 std::optional<HostBatch> SourceReader::next(std::int64_t count, bool is_own, LoaderTimes& times) {
   if (!rows_) {
-    JoinTime time = JoinTime::from_now();
+    JoinTime time = JoinTime::from_now(thread_->limits);
     open(time);
   }
   const std::int64_t own = is_own ? count : 0;

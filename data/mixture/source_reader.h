@@ -20,9 +20,10 @@ struct MixtureThread {
   const StopBell& stop;
   std::function<bool()> asks;  // the program waits for a batch in this moment
   std::optional<NodeJob> job;  // whose ranks read together
-  std::string from;            // the state with which the thread has begun: ranks with another one share no rows
-  bool reads_through;          // the files are read once before the first row
-  std::optional<int>& ranks;   // how many ranks of the node have come, if that is known
+  NodeLimits limits;
+  std::string from;           // the state with which the thread has begun: ranks with another one share no rows
+  bool reads_through;         // the files are read once before the first row
+  std::optional<int>& ranks;  // how many ranks of the node have come, if that is known
 };
 
 class SourceReader {

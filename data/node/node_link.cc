@@ -1,5 +1,6 @@
 #include "data/node/node_link.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -38,7 +39,18 @@ Address address_of(const NodeName& name) {
   return address;
 }
 
-OwnedFd new_socket() { return OwnedFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+bool has_no_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+[[noreturn]] void throw_no_descriptor(int error) {
+  throw std::system_error(error, std::generic_category(),
+                          "its process has no descriptor left to share the reader of its node; raise `ulimit -n`");
+}
+
+OwnedFd new_socket() {
+  OwnedFd made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made && has_no_descriptors(errno)) throw_no_descriptor(errno);
+  return made;
+}
 
 bool is_same_user(int socket) {
   ucred peer{};
@@ -122,6 +134,7 @@ std::optional<NodeLink::Received> NodeLink::receive(std::chrono::milliseconds li
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   const auto size = recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
+  if (size >= 0 && (message.msg_flags & MSG_CTRUNC) != 0) throw_no_descriptor(EMFILE);  // for the memory
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     int memory = -1;
     std::memcpy(&memory, CMSG_DATA(header), sizeof memory);
@@ -165,10 +178,12 @@ OwnedFd NodeDoor::accepted() { return OwnedFd(accept4(fd(), nullptr, nullptr, SO
 
 std::optional<NodeLink> NodeDoor::next() {
   for (;;) {
+    if (!reserve_) reserve_ = OwnedFd(fcntl(fd(), F_DUPFD_CLOEXEC, 0));
     OwnedFd socket = accepted();
-    if (!socket && (errno == EMFILE || errno == ENFILE)) {
-      throw std::system_error(errno, std::generic_category(),
-                              "its process has no descriptor left for a rank that comes; raise `ulimit -n`");
+    if (!socket && has_no_descriptors(errno)) {
+      reserve_ = OwnedFd();
+      socket = accepted();
+      if (!socket && has_no_descriptors(errno)) throw_no_descriptor(errno);
     }
     if (!socket) return std::nullopt;
     if (is_same_user(socket.get())) return NodeLink(std::move(socket));

@@ -12,9 +12,10 @@
 
 namespace dtrain::data {
 
-// What the reader says to one who asks: that it may take part as this member, or why not.
+// What the reader says to one who asks: that it may take part as this member, or why not. full: the reader's process
+// can have no more descriptors.
 struct NodeAnswer {
-  enum Kind : std::uint32_t { welcome, again, late } kind = late;
+  enum Kind : std::uint32_t { welcome, again, late, full } kind = late;
   std::uint32_t member = 0;
   RegionSize size = {};
 };
@@ -42,7 +43,8 @@ class NodeSocket {
   OwnedFd socket_;
 };
 
-// One end of a connection. It never blocks but in receive().
+// One end of a connection. It never blocks but in receive(). connect() and receive() throw std::system_error if this
+// process can have no more descriptors.
 class NodeLink {
  public:
   explicit NodeLink(OwnedFd socket) : socket_(std::move(socket)) {}
@@ -71,24 +73,27 @@ class NodeLink {
   NodeSocket socket_;
 };
 
-// Where members come to.
+// Where members come to. It keeps a descriptor in reserve: without one, who waits could not come, and would not go.
 class NodeDoor {
  public:
-  // Nothing: another process reads under this name.
+  // Nothing: another process reads under this name. Throws std::system_error if this process can have no more
+  // descriptors; so does next(), if there was none to keep in reserve either.
   static std::optional<NodeDoor> open(const NodeName& name);
   NodeDoor(NodeDoor&&) noexcept = default;
   NodeDoor& operator=(NodeDoor&&) noexcept = default;
   // Who waits at it hears that it has closed.
   ~NodeDoor();
   int fd() const { return socket_.get(); }
-  // One who waits at the door and is the same user. Nothing: there is none. Throws std::system_error if this process
-  // can have no more descriptors: who waits could not come, and would not go.
+  // One who waits at the door and is the same user. Nothing: there is none.
   std::optional<NodeLink> next();
+  // Who came last has the reserve's descriptor, and cannot stay: the next one could not even hear why.
+  bool is_full() const { return !reserve_; }
 
  private:
   explicit NodeDoor(OwnedFd socket) : socket_(std::move(socket)) {}
   OwnedFd accepted();
   NodeSocket socket_;
+  OwnedFd reserve_;
 };
 
 }  // namespace dtrain::data

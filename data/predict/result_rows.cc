@@ -117,7 +117,12 @@ std::string schema_bytes(const arrow::Table& table) {
 void check_result_schema(const std::string& where, const arrow::Table& table, const std::string& first) {
   arrow::io::BufferReader bytes(arrow::Buffer::FromString(first));
   arrow::ipc::DictionaryMemo dictionaries;
-  const auto schema = must("schema of the results", arrow::ipc::ReadSchema(&bytes, &dictionaries));
+  const auto read = arrow::ipc::ReadSchema(&bytes, &dictionaries);
+  if (!read.ok())
+    fail_at(where, fmt::format("OUTPUT/.dtrain/schema, of the results before it, is damaged; remove OUTPUT, and start "
+                               "again ({})",
+                               read.status().message()));
+  const auto& schema = *read;
   if (!schema->Equals(*table.schema(), /*check_metadata=*/false))
     fail_at(where, fmt::format("its result has other columns than the results before it: {}, not {}",
                                in_words(*table.schema()), in_words(*schema)));

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "data/recipe/limits.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -156,6 +157,9 @@ Recipe recipe_to_read(const CarriedOut& then, const ApplyAsked& asked, const std
   recipe.row_group_rows = then.recipe.row_group_rows;
   recipe.parallelism = asked.parallelism;
   recipe.memory_limit_bytes = asked.memory_limit_bytes;
+  if (asked.memory_limit_bytes && *asked.memory_limit_bytes < kLeastMemory)
+    throw RecipeError("backend.processor.memory_limit_bytes",
+                      fmt::format("{} is less than {}", *asked.memory_limit_bytes, kLeastMemory));
   return recipe;
 }
 

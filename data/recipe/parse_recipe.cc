@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "data/recipe/limits.h"
 #include "data/recipe/recipe.h"
 
 namespace dtrain::data {
@@ -227,7 +228,7 @@ std::optional<std::int64_t> positive_or_null(const Json& json, const std::string
 
 // What `backend.processor` and the command line say is in the recipe, too; `key` as the user knows it.
 void take(Recipe& recipe, const std::string& key, const Place& place) {
-  constexpr std::int64_t kMemoryMin = std::int64_t{64} << 20, kThreadsMax = 4096;
+  constexpr std::int64_t kThreadsMax = 4096;
   if (key == "input") {
     recipe.input = place.json.is_string() ? std::vector<std::string>{text_of(place)} : names_of(place);
   } else if (key == "format") {
@@ -252,7 +253,7 @@ void take(Recipe& recipe, const std::string& key, const Place& place) {
   } else if (key == "persist") {
     recipe.persist = bool_of({place.json, "backend.processor.persist"});
   } else if (key == "memory_limit_bytes") {
-    recipe.memory_limit_bytes = positive_or_null(place.json, "backend.processor.memory_limit_bytes", kMemoryMin);
+    recipe.memory_limit_bytes = positive_or_null(place.json, "backend.processor.memory_limit_bytes", kLeastMemory);
   } else if (key == "threads") {
     recipe.threads = positive_or_null(place.json, "threads", 1);
     if (recipe.threads > kThreadsMax) throw RecipeError("threads", fmt::format("at most {} threads", kThreadsMax));

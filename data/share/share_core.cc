@@ -52,10 +52,14 @@ ShareCore::Verdict ShareCore::blocked(Time now) {
   return {(*lowest)->copying ? Verdict::end : Verdict::expel, static_cast<std::size_t>(lowest - members_.begin())};
 }
 
+bool ShareCore::is_wanted() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member && member->wants; });
+}
+
 std::optional<int> ShareCore::missing(Time now) {
   if (told_missing_ || now < begun_ + limits_.join) return std::nullopt;
   told_missing_ = true;
-  return std::max(expected_ - came(), 0);
+  return std::max(expected_ - known(), 0);
 }
 
 }  // namespace dtrain::data

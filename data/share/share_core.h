@@ -10,6 +10,7 @@
 //
 // Sharing saves work and changes no row: who cannot take part, or no longer, reads by itself from where it is. So
 // whatever goes wrong has one answer, and nobody waits for a rank that does not come, has gone or has stopped.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -36,8 +37,8 @@ class ShareCore {
   // for their next reader. late: they have passed, and it has never been here.
   enum class Answer { welcome, again, late };
   Answer ask(int rank) const;
-  // After `late`: it reads by itself, and may come in time to the next reader.
-  void came_late(int rank) { late_.insert(rank); }
+  // After `late`, or because there is no descriptor for it: nobody waits for it. It may come to the next reader.
+  void reads_alone(int rank) { alone_.insert(rank); }
   // After `welcome`.
   void joined(std::size_t member, int rank);
   // It has ended, or its process has.
@@ -47,6 +48,7 @@ class ShareCore {
     std::int64_t passed = 0;  // rows before this one
     bool starving = false;    // its program waits for rows that are not shown
     bool copying = false;     // it reads memory, which must stay as it is
+    bool wants = false;       // it waits for rows that are not shown, for its program or to be ahead of it
   };
   void saw(std::size_t member, const Seen& seen);
 
@@ -66,17 +68,22 @@ class ShareCore {
     } kind = wait;
     std::size_t member = 0;
   };
-  // Asked while the floor keeps rows from being shown.
+  // Asked while the floor keeps rows from being shown, and at the end of an epoch until is_wanted().
   Verdict blocked(Time now);
+  // At the end of an epoch: a member wants rows of the next one. It begins then and not before, for there may be none.
+  bool is_wanted() const;
 
   // How many ranks did not come in time, once, when that is known.
   std::optional<int> missing(Time now);
-  // How many have come, those that have left again or have come too late among them. The next reader expects as many.
-  int known() const { return came() + static_cast<int>(late_.size()); }
+  // How many have come, those that have left again or read alone among them. The next reader expects as many.
+  int known() const {
+    return static_cast<int>(came_.size() +
+                            static_cast<std::size_t>(std::count_if(
+                                alone_.begin(), alone_.end(), [this](int rank) { return !came_.contains(rank); })));
+  }
 
  private:
-  int came() const { return static_cast<int>(came_.size()); }
-  bool awaits(Time now) const { return came() < expected_ && now < begun_ + limits_.join; }
+  bool awaits(Time now) const { return known() < expected_ && now < begun_ + limits_.join; }
 
   const ShareLimits limits_;
   const int expected_;
@@ -85,7 +92,7 @@ class ShareCore {
   std::int64_t floor_;
   Time still_since_;  // somebody starves, the floor has not risen, and no row was shown
   bool told_missing_ = false;
-  std::set<int> came_, late_;
+  std::set<int> came_, alone_;
   std::vector<std::optional<Seen>> members_;
 };
 

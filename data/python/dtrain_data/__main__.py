@@ -50,10 +50,20 @@ def as_table(result, part, kind):
     return result
 
 
+def told_by(script, error):
+    """Its traceback, from the script's first line on."""
+    while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename != script:
+        error.__traceback__ = error.__traceback__.tb_next
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
 def loaded(kind, script, arguments):
     sys.argv = [script, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
-    function = runpy.run_path(script).get(kind)
+    try:
+        function = runpy.run_path(script).get(kind)
+    except (SyntaxError, ImportError) as error:  # it fails again after each restart
+        raise Refused(f"{script} cannot be loaded:\n{told_by(script, error)}") from None
     if not callable(function):
         raise Refused(f"{script} has no function {kind}(table)")
     return function

@@ -61,7 +61,8 @@ def input_files(source, output):
 
 def files_of_store(source):
     try:
-        found = stores.parquet_files(source)
+        with stores.told_of(source):
+            found = stores.parquet_files(source)
     except (OSError, ValueError) as error:
         raise Refused(f"{source}: {error}") from None
     if not found:
@@ -85,7 +86,8 @@ def described(source, output):
     for path in input_files(source, output):
         try:
             if stores.is_uri(path):
-                size, changed = stores.facts_of(path)
+                with stores.told_of(path):
+                    size, changed = stores.facts_of(path)
             else:
                 facts = os.stat(path)
                 path, size, changed = os.path.abspath(path), facts.st_size, facts.st_mtime_ns
@@ -106,7 +108,7 @@ def with_row_groups(files):
     whole = []
     for file in files:
         try:
-            with opened(file["path"]) as whole_file:
+            with stores.told_of(file["path"]), opened(file["path"]) as whole_file:
                 groups = whole_file.metadata
                 rows = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
         except (OSError, pyarrow.ArrowException) as error:
@@ -155,6 +157,14 @@ def sync_folder(path):
         os.close(folder)
 
 
+def digest_of(script):
+    try:
+        with open(script, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError as error:
+        raise Refused(f"{script}: {error.strerror}; name a Python file") from None
+
+
 class Part:
     def __init__(self, number, file, group, first, rows):
         self.number = number
@@ -167,7 +177,7 @@ class Part:
         return f"row group {self.group} of {self.file} (rows {self.first} to {self.first + self.rows - 1})"
 
     def read(self):
-        with opened(self.file) as file:
+        with stores.told_of(self.file), opened(self.file) as file:
             return file.read_row_group(self.group)
 
 
@@ -180,15 +190,16 @@ class Parts:
         # A worker that is started alone is a job of its own each time.
         self.job = (os.environ.get("TORCHELASTIC_RUN_ID") or f"alone-{secrets.token_hex(8)}").encode()
         self.done_before = os.path.exists(os.path.join(folder, "_SUCCESS"))
-        os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
+        try:
+            os.makedirs(self.work if not self.done_before else folder, exist_ok=True)
+        except OSError as error:
+            raise Refused(f"{folder}: {error.strerror}; name a folder that you may write") from None
         self.parts = self._numbered(self._plan(kind, source, script, arguments))
         self.digits = max(5, len(str(len(self.parts))))  # the names' order is that of the parts
 
     def _plan(self, kind, source, script, arguments):
         files = described(source, self.folder)
-        with open(script, "rb") as file:
-            mine = {"format": 1, "kind": kind, "script": hashlib.sha256(file.read()).hexdigest(),
-                    "arguments": arguments, "files": files}
+        mine = {"format": 1, "kind": kind, "script": digest_of(script), "arguments": arguments, "files": files}
         name = os.path.join(self.folder, "_SUCCESS") if self.done_before else os.path.join(self.work, "plan.json")
         try:
             with open(name, "rb") as file:
@@ -302,8 +313,12 @@ class Parts:
     def commit(self, part, table):
         """The result is there, whole and on the disk, when this returns."""
         mine = table.schema.remove_metadata()
-        schema = pyarrow.ipc.read_schema(
-            pyarrow.py_buffer(self.write_once(os.path.join(self.work, "schema"), mine.serialize().to_pybytes())))
+        file = os.path.join(self.work, "schema")
+        first = self.write_once(file, mine.serialize().to_pybytes())
+        try:
+            schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(first))
+        except (pyarrow.ArrowException, EOFError, OSError) as error:
+            raise Refused(f"{file} is damaged; remove {self.folder}, and start again ({error})") from None
         if not schema.equals(mine):
             raise Refused(f"{part}: its result has other columns than the results before it: {one_line(mine)}, not "
                           f"{one_line(schema)}")

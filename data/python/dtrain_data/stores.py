@@ -1,4 +1,5 @@
 """Files in object stores, by pyarrow, with the variables that dtrain's own readers take (docs/training/stores.md)."""
+import base64
 import configparser
 import contextlib
 import datetime
@@ -7,7 +8,10 @@ import fnmatch
 import functools
 import json
 import os
+import re
+import urllib.parse
 
+import pyarrow
 from pyarrow import fs
 
 SCHEMES = ("s3", "gs", "abfs", "abfss")
@@ -15,6 +19,9 @@ ATTEMPTS = 4  # of dtrain's own readers
 # Of these, each says that somebody has told this machine who it is.
 S3_ROLES = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
             "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+AZURE_ROLES = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "IDENTITY_ENDPOINT", "MSI_ENDPOINT",
+               "AZURE_CONFIG_DIR")
+AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"  # what the firmware of all machines of Azure's says
 SECRETS = (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
            ("GOOGLE_APPLICATION_CREDENTIALS",), ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"))
 AUTHORITIES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
@@ -59,6 +66,13 @@ def authorities():
     return first_of("AWS_CA_BUNDLE", "SSL_CERT_FILE") or next(filter(os.path.exists, AUTHORITIES), None)
 
 
+def trust_authorities():
+    """pyarrow's clients of Google and Azure take a file of certificates from OpenSSL's variable alone."""
+    named = first_of("AWS_CA_BUNDLE")
+    if named:
+        os.environ["SSL_CERT_FILE"] = named
+
+
 def region_of_profile():
     """What ~/.aws says; None: nothing."""
     config = configparser.ConfigParser(interpolation=None, strict=False)
@@ -86,7 +100,7 @@ def s3_credentials():
 
 
 def is_machine_of(maker):
-    for fact in "sys_vendor", "product_name":
+    for fact in "sys_vendor", "product_name", "chassis_asset_tag":
         try:
             with open(f"/sys/class/dmi/id/{fact}", encoding="utf-8") as file:
                 if maker in file.read():
@@ -122,16 +136,38 @@ def gs():
     return fs.GcsFileSystem(anonymous=not known, **retries)
 
 
+def azure(place):
+    account = place.partition("@")[2].partition(".")[0]
+    options = {}
+    url = first_of("AZURE_STORAGE_SERVICE_ENDPOINT")
+    if url:
+        scheme, _, host = url.rstrip("/").removesuffix(f"/{account}").partition("://")
+        options = dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), scheme)
+        options.update(dict.fromkeys(("blob_storage_authority", "dfs_storage_authority"), host))
+    key, token = first_of("AZURE_STORAGE_KEY"), first_of("AZURE_STORAGE_SAS_TOKEN")
+    try:
+        base64.b64decode(key or "", validate=True)
+    except ValueError:
+        raise ValueError("AZURE_STORAGE_KEY: it is no Base64; take the account's key as Azure shows it") from None
+    if token and not token.startswith("?"):
+        token = f"?{token}"  # Arrow puts it behind the account's URL as it is
+    known = key or token or first_of(*AZURE_ROLES) or is_machine_of(AZURE_TAG) or os.path.exists(
+        os.path.expanduser("~/.azure"))
+    if known:
+        return fs.AzureFileSystem(account, account_key=key, sas_token=None if key else token, **options)
+    # Only a URI says this. It has one word for both schemes.
+    words = {"credential_kind": "anonymous", **{name: options[name] for name in options if "authority" in name},
+             **({"enable_tls": "false"} if options.get("blob_storage_scheme") == "http" else {})}
+    return fs.FileSystem.from_uri(f"abfs://{place}/?{urllib.parse.urlencode(words)}")[0]
+
+
 @functools.lru_cache(maxsize=None)
 def store(scheme, place):
     """`place`: what stands between :// and the first slash."""
     if scheme == "s3":
         return s3(place)
-    if scheme == "gs":
-        return gs()
-    account = place.partition("@")[2].partition(".")[0]
-    return fs.AzureFileSystem(account, account_key=first_of("AZURE_STORAGE_KEY"),
-                              sas_token=first_of("AZURE_STORAGE_SAS_TOKEN"))
+    trust_authorities()
+    return gs() if scheme == "gs" else azure(place)
 
 
 def found_in(uri):
@@ -139,6 +175,24 @@ def found_in(uri):
     scheme, _, rest = uri.partition("://")
     place, _, key = rest.partition("/")
     return store(scheme, place), f"{place.partition('@')[0]}/{key}"
+
+
+def error_text(error):
+    """What a store has said, in one line. What was asked is left out: the URL of a request may have a token in it."""
+    text = str(error)
+    _, asked, said = text.partition("Azure Error: ")
+    return re.sub(r"\bsig=[^&'\s]+", "sig=...", (said if asked else text).partition("\n")[0])
+
+
+@contextlib.contextmanager
+def told_of(path):
+    """Errors of an object in this block are OSErrors with that text."""
+    try:
+        yield
+    except (OSError, pyarrow.ArrowException) as error:
+        if not is_uri(path):
+            raise
+        raise OSError(getattr(error, "strerror", None) or error_text(error)) from None
 
 
 def matches(path, pattern):
@@ -154,6 +208,10 @@ def parquet_files(uri):
     files, wanted = found_in(uri.rstrip("/"))
     kind = files.get_file_info(wanted).type
     wild = min((wanted.index(sign) for sign in "*?[" if sign in wanted), default=None)
+    if kind == fs.FileType.NotFound and wild is None and uri.startswith("abfs"):
+        # pyarrow does not find "day" where "day-old" or "day.txt" comes before "day/".
+        found = files.get_file_info(fs.FileSelector(wanted, allow_not_found=True))
+        kind = fs.FileType.Directory if found else kind
     if kind == fs.FileType.Directory:
         found = [each for each in files.get_file_info(fs.FileSelector(wanted)) if each.path.endswith(".parquet")]
     elif kind == fs.FileType.NotFound and wild is not None:

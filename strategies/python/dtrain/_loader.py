@@ -16,6 +16,7 @@ from ._pinned import Allocator, memory_of
 _OK, _END, _WAITING, _CONFIG_ERROR, _DATA_ERROR, _OTHER_ERROR = range(6)
 _STATE_SIZE = 101
 _SLICE_MS = 100  # how long a wait holds signals up
+_MOST_EPOCH = 2**63 - 1
 _UNSET = object()
 _CAPSULE = b"dltensor"  # a capsule has only the address of its name
 
@@ -136,6 +137,13 @@ def _checked_fill(who, fill):
     return fill
 
 
+def _names_of(who, what, names):
+    """A word is a list of its letters, too; that is never meant."""
+    if isinstance(names, (str, bytes)):
+        raise ValueError(f"dtrain: {who}: {what} is {names!r}; it must be a list of names")
+    return list(names)
+
+
 def paths_of(paths):
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     return [os.fspath(path) for path in paths]
@@ -160,8 +168,10 @@ class BatchReader:
 
     def _common_options(self, batch_size, columns, matrices, fill, rank, world_size, fully_executed, **others):
         rank, world_size = _ranks(self._WHO, rank, world_size)
-        options = {"batch_size": batch_size, "columns": list(columns), "rank": rank, "world_size": world_size,
-                   "matrices": {name: list(of) for name, of in (matrices or {}).items()},
+        options = {"batch_size": batch_size, "columns": _names_of(self._WHO, "columns", columns), "rank": rank,
+                   "world_size": world_size,
+                   "matrices": {name: _names_of(self._WHO, f"matrices: '{name}'", of)
+                                for name, of in (matrices or {}).items()},
                    "fill": _checked_fill(self._WHO, dict(fill or {})),
                    **{name: value for name, value in others.items() if value is not _UNSET}}
         if fully_executed is not None:
@@ -188,6 +198,8 @@ class BatchReader:
 
     def set_epoch(self, epoch):
         """Begin with the first batch of this epoch."""
+        if not 0 <= epoch <= _MOST_EPOCH:
+            raise ValueError(f"dtrain: {self._WHO}: epoch is {epoch}; it must be a whole number of 0 or more")
         self._turn += 1
         self._begun = False
         _check(self._call("set_epoch", epoch) or _OK)  # or nothing

@@ -52,6 +52,12 @@ class Config(unittest.TestCase):
         done = self.run_with("\n\nnproc: 2\n", "--config=job.yaml", "--print-config=json")
         self.assertEqual(json.loads(done.stdout)["nproc"], {"value": "2", "origin": "job.yaml:3: nproc"})
 
+    def test_values_are_shown_without_a_program(self):
+        for engine in ("hosts: [a, b]", "backend: ray", "backend: spark", "backend: slurm"):
+            done = self.run_with(engine + "\nmax-restarts: 3\n", "--config=job.yaml", "--print-config")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), engine)
+            self.assertIn("job.yaml:2: max-restarts", done.stdout, engine)
+
     def test_what_is_skipped_is_said_once(self):
         done = self.run_with("backend: local\ntrainer: {}\ncombiner: {}\n", "--config=job.yaml", "true")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -156,7 +156,7 @@ def process(dataset):
     return dataset.map_batches(lambda batch: {"twice": 2 * batch["id"]})"""
         doubled = "def process(frame):\n    frame['twice'] = 2 * frame['id']\n    return frame[['twice']]"
         for kind, script in (("python, num_workers: 4", on_two_nodes), ("ray", by_ray),
-                             ("dask, num_workers: 3", doubled)):
+                             ("dask, num_workers: 3", doubled), ("modin, num_workers: 3", doubled)):
             pathlib.Path(self.folder, "script.py").write_text(script)
             pathlib.Path(self.folder, "job.yaml").write_text(
                 "dataset: {input: in.parquet}\n"
@@ -165,7 +165,7 @@ def process(dataset):
         self.assertEqual(run(PYTHON, "-c", """
 import pathlib, pyarrow.parquet as parquet
 for entry in pathlib.Path("cache").glob("*/train"):
-    print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\n" * 3)
+    print(sorted(parquet.read_table(entry)["twice"].to_pylist()) == [*range(0, 200, 2)])"""), "True\n" * 4)
 
     def test_the_nodes_of_the_cluster_preprocess_a_data_set_together(self):
         build = SharedBuild(self.folder, "backend:\n  type: ray\n")

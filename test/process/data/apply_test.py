@@ -214,7 +214,8 @@ class Apply(unittest.TestCase):
         (self.folder / "folder/recipe.json").mkdir(parents=True)
         self.assertIn("this is a folder; name the recipe.json", self.apply(self.folder / "csv", self.folder / "folder",
                                                                            code=2))
-        self.assertIn("the recipe cannot be read", self.apply(self.folder / "csv", self.folder, code=2))
+        self.assertIn("the recipe cannot be read: No such file or directory",
+                      self.apply(self.folder / "csv", self.folder, code=2))
 
     def test_predict_applies_a_recipe_first(self):
         script = self.folder / "script.py"
@@ -228,10 +229,12 @@ class Apply(unittest.TestCase):
         write(self.raw.slice(0, 10), new)
         environment = {**os.environ, "PYTHON_EXEC": sys.executable}
 
-        def predict(output, *flags):
+        def predict(output, *flags, code=0):
             done = subprocess.run([BIN / "dtrain", "predict", "--nproc=1", *flags, script, new, self.folder / output],
                                   capture_output=True, text=True, timeout=DEADLINE, env=environment)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.returncode, code, done.stderr)
+            if code != 0:
+                return None, done.stderr
             rows = parquet.read_table(self.folder / output)
             self.assertEqual(rows["id"].to_pylist(), list(range(10)))
             return rows, done.stderr
@@ -248,6 +251,15 @@ class Apply(unittest.TestCase):
         script.write_text(text)
         self.assertNotIn("recipe", predict("out 2", "--quiet", "--recipe", recipe)[1])
         predict("out 3", "-H", "localhost:1", "--recipe", recipe)  # by an agent that is told of the job
+        # What the processor may take counts without a section `dataset`, too.
+        cache = str(self.folder / "cache of limits")
+        for limit, code in (1000, 2), (1 << 26, 0):
+            job.write_text(json.dumps({"backend": {"cache_dir": cache, "processor": {"memory_limit_bytes": limit}}}))
+            said = predict(f"out of {limit}", "--config", job, "--recipe", recipe, code=code)[1]
+            self.assertNotIn("no effect", said)
+            words = "backend.processor.memory_limit_bytes: 1000 is less than 67108864"
+            self.assertEqual(words in said, code == 2, said)
+        self.assertIn(cache, said)
 
 
 if __name__ == "__main__":

@@ -201,6 +201,38 @@ class Cache(unittest.TestCase):
         self.assertIn("[]", out)
         self.assertIn("no effect: job.yaml:3: backend.cache_credentials", err)
 
+    def test_standard_descriptors_that_are_closed(self):
+        """What is opened next would get their numbers, and the request or the answer would be lost."""
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            for words in ("preprocess --config=job.yaml", "run --config=job.yaml sh -c 'echo $DTRAIN_DATASET >told'",
+                          "cache ls --config=job.yaml"):
+                done = subprocess.run(["sh", "-c", f"{self.programs}/dtrain {words} {closed}"], cwd=self.folder,
+                                      capture_output=True, text=True, timeout=DEADLINE_S)
+                self.assertEqual(done.returncode, 0, (closed, words, done.stderr))
+            told = self.folder / "told"
+            self.assertTrue(pathlib.Path(told.read_text().strip(), "a.csv").exists(), closed)
+            shutil.rmtree(self.cache)
+            told.unlink()
+
+    @unittest.skipUnless(os.getuid() == 0, "needs another user")
+    def test_an_entry_that_its_builder_kept_from_others(self):
+        other = 65534
+        for each in (self.folder, self.programs):
+            each.chmod(0o755)
+        first = pathlib.Path(self.preprocess()["folder"])
+        self.write_config("dataset:\n  input: in\n  seed: 2\n")
+        code, _, err = self.run_dtrain("preprocess", "--config=job.yaml", umask=0o077)
+        self.assertEqual(code, 0, err)
+        [second] = [self.cache / name for name in self.names() if len(name) == 64 and name != first.name]
+        code, out, err = self.run_dtrain("preprocess", "--config=job.yaml", user=other, group=other)
+        self.assertEqual((code, out), (125, ""), err)
+        self.assertEqual(err, f"dtrain: {second}: Permission denied: the umask of its builder kept it from others; its "
+                              "owner can change that (chmod -R go+rX), or choose another cache_dir\n")
+        code, out, err = self.run_dtrain("cache", "ls", "--config=job.yaml", user=other, group=other)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn(first.name[:12], out)
+        self.assertRegex(out, f"{second.name[:12]}.*damaged: {second}: Permission denied")
+
     def test_run_that_cannot_be_builds_nothing(self):
         code, _, err = self.run_dtrain("run", "--config=job.yaml", "./none")
         self.assertEqual(code, 127, err)

@@ -12,7 +12,8 @@
 // the first batch; the answer says how many batches that had. With "fork" a child is forked after the first batch. It
 // has all descriptors until the next job. With "mixture", a map of folders and weights, it is a MixtureLoader that
 // takes "steps", each {"weights": {...}, "batches": N}: new weights, if there are any, and so many batches, or all to
-// the end of the epoch. "ends" is "all" or "first"; "wait" is at the end of the steps.
+// the end of the epoch. "ends" is "all" or "first"; "wait" is at the end of the steps. With "limits", which are
+// NodeLimits, either loader takes its epochs with these, and waits for a line after "pause" batches of each.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -27,6 +28,7 @@
 #include <optional>
 
 #include "data/loader/batch_loader.h"
+#include "data/mixture/mixture_batches.h"
 #include "data/torch/loaded_batch.h"
 #include "data/torch/torch_memory.h"
 #include "dtrain/mixture_loader.h"
@@ -209,6 +211,40 @@ void run_in_memory_of_torch(const Json& job, Json& answer) {
   }
 }
 
+// By the layer below torch: programs cannot set limits.
+template <typename Loader, typename Options>
+void run_limited(const Options& options, const Json& job, Json& answer) {
+  const Json& given = job.at("limits");
+  dtrain::data::NodeLimits limits;
+  limits.reader = std::chrono::seconds(given.value("reader", limits.reader.count()));
+  limits.tails_min = given.value("tails_min", limits.tails_min);
+  Loader loader(options, dtrain::data::new_block, limits);
+  for (int epoch = 0; epoch < job.value("epochs", 1); ++epoch) {
+    Json& batches = answer["epochs"].emplace_back(Json::array());
+    while (auto host = loader.next()) {
+      const auto batch = dtrain::data::loaded_batch(std::move(*host), loader.names());
+      batches.push_back(told(batch, loader.state(), job.value("values", false)));
+      if (batches.size() == job.value("pause", std::size_t{0})) await_line();
+    }
+  }
+  answer["state"] = loader.state();
+  answer["epoch"] = loader.epoch();
+}
+
+void run_job(const Json& job, Json& answer, pid_t& child) {
+  if (job.value("memory", false)) {
+    run_in_memory_of_torch(job, answer);
+  } else if (job.contains("limits") && job.contains("mixture")) {
+    run_limited<dtrain::data::MixtureBatches>(mixture_of(job), job, answer);
+  } else if (job.contains("limits")) {
+    run_limited<dtrain::data::BatchLoader>(options_of(job.at("options")), job, answer);
+  } else if (job.contains("mixture")) {
+    run_mixture(job, answer);
+  } else {
+    run(job, answer, child);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -218,12 +254,7 @@ int main() {
     Json answer;
     end_child(child);
     try {
-      const Json job = Json::parse(line);
-      if (job.value("memory", false)) {
-        run_in_memory_of_torch(job, answer);
-      } else {
-        job.contains("mixture") ? run_mixture(job, answer) : run(job, answer, child);
-      }
+      run_job(Json::parse(line), answer, child);
     } catch (const dtrain::ConfigError& error) {
       answer["config_error"] = error.what();
     } catch (const dtrain::DataError& error) {

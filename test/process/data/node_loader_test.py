@@ -5,8 +5,11 @@ import json
 import os
 import pathlib
 import random
+import resource
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -19,6 +22,15 @@ from tables import ALL, GROUP, ragged_table, table, texts_table, write_set, writ
 WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 RANKS = 4
 WINDOW = 8 * GROUP + 16 * 2048
+
+
+def varint(number, size=0):
+    """A number as Thrift's compact protocol has it, filled up to a size."""
+    digits = []
+    while number or len(digits) < max(size, 1):
+        digits.append(number % 128)
+        number //= 128
+    return bytes(digit + 128 for digit in digits[:-1]) + bytes(digits[-1:])
 
 
 class Rank:
@@ -43,6 +55,17 @@ class Rank:
     def go_on(self):
         self.process.stdin.write("\n")
         self.process.stdin.flush()
+
+    def descriptors(self):
+        folder = pathlib.Path(f"/proc/{self.process.pid}/fd")
+        return {int(number): os.readlink(folder / number) for number in os.listdir(folder)}
+
+    def leave_descriptors(self, count):
+        """The process can open so many more, as `ulimit -n` does it."""
+        there = self.descriptors()
+        limit = next(limit for limit in range(max(there) + 1, 10_000) if limit - len(there) >= count)
+        most = resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (limit, most))
 
     def answer(self):
         return json.loads(self.process.stdout.readline())
@@ -253,12 +276,118 @@ class NodeLoader(unittest.TestCase):
         lines = pathlib.Path(f"/proc/{rank.process.pid}/maps").read_text().splitlines()
         return {line.split()[4] for line in lines if "memfd:dtrain-rows" in line}
 
-    def until_shares(self, rank):
+    def until(self, condition):
         end = time.monotonic() + 30
-        while not self.shares(rank):
-            self.assertLess(time.monotonic(), end, "the rank has not come to a reader")
-            with self.assertRaises(subprocess.TimeoutExpired):  # it lives
-                rank.process.wait(0.005)
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            threading.Event().wait(0.005)
+
+    def until_shares(self, rank):
+        """It has come to a reader."""
+        self.until(lambda: self.shares(rank) or self.assertIsNone(rank.process.poll()))
+
+    def own_ranks(self, round, count=RANKS):
+        """Processes of this test alone, whose words it can read at their end."""
+        ranks = [Rank(rank, round=round) for rank in range(count)]
+        self.addCleanup(lambda: [rank.end() for rank in ranks if rank.process.returncode is None])
+        self.ask({"one_reader": False}, ranks, batches=1)  # all have torch
+        return ranks
+
+    def long_rows(self):
+        """Strings of very different lengths. The footer says that all are short, as that of a writer can that does not
+        note how long strings are."""
+        draw = random.Random(5)
+        words = [draw.randbytes(draw.choice((0, 1, 8))) for _ in range(5000)]
+        for at in range(4500, 5000, 50):
+            words[at] = draw.randbytes(600_000 if at == 4500 else draw.randrange(2000))
+        folder = self.write("long", pyarrow.table({"id": numpy.arange(5000), "word": words}), row_group_size=500,
+                            use_dictionary=False, compression="none")
+        file = pathlib.Path(folder) / "0.parquet"
+        long = file.read_bytes()
+        begin = len(long) - 8 - int.from_bytes(long[-8:-4], "little")
+        said = varint(2 * sum(map(len, words[4500:])))
+        self.assertEqual(long.count(said, begin), 1)
+        file.write_bytes(long[:begin] + long[begin:].replace(said, varint(2 * 500, len(said))))
+        return folder
+
+    def test_rows_that_are_much_longer_than_the_footers_say(self):
+        """There is no memory for them that the ranks could share: before any row is there, or between rows. All read on
+        by themselves, and the memory that they have shared is given back."""
+        ranks, folder = self.own_ranks(3), self.long_rows()
+        shared = set(os.listdir("/dev/shm"))
+        for options in ({"window": 0}, {"shuffle": False}):
+            with self.subTest(options=options):
+                options = {"paths": [folder], "columns": ["id", "word"], **options}
+                answers = self.ask(options, ranks, values=True, limits={"tails_min": 0}, pause=12)
+                self.assertEqual(answers, RANKS * [{"ready": True}])
+                self.assertFalse([rank.rank for rank in ranks if self.shares(rank)])
+                for rank in ranks:
+                    rank.go_on()
+                self.same([rank.answer() for rank in ranks], self.alone(options, values=True))
+        line = ("dtrain: ParquetLoader: the reader of its node cannot go on: its rows are much longer than the footers "
+                "of the files say; this rank reads by itself")
+        self.assertEqual([[words.startswith(line) for words in rank.end().splitlines()] for rank in ranks],
+                         RANKS * [[True, True]])
+        self.assertEqual(set(os.listdir("/dev/shm")) - shared, set())
+
+    def test_descriptors_of_the_readers_process_run_out(self):
+        """Who comes reads by itself at once, and the reader goes on."""
+        ranks, begin = self.own_ranks(4), time.monotonic()
+        options = {"window": 0}
+        self.ask(options, ranks[:1], limits={}, pause=1)  # it has read all rows
+        ranks[0].leave_descriptors(0)
+        rest = self.ask(options, ranks[1:])
+        ranks[0].go_on()
+        self.same([ranks[0].answer(), *rest], self.alone(options))
+        self.assertLess(time.monotonic() - begin, 9)
+        line = ("dtrain: ParquetLoader: the process of its node's reader has no descriptor left for it; raise "
+                "`ulimit -n`; this rank reads by itself\n")
+        self.assertEqual([rank.end() for rank in ranks], ["", line, line, line])
+
+    def test_descriptors_of_a_rank_run_out(self):
+        """It has one for its own reading, and says why it shares none."""
+        ranks, begin = self.own_ranks(5), time.monotonic()
+        self.ask({}, ranks[:1], limits={}, pause=1)
+        ranks[1].leave_descriptors(2)
+        rest = self.ask({}, ranks[1:])
+        ranks[0].go_on()
+        self.same([ranks[0].answer(), *rest], self.alone())
+        self.assertLess(time.monotonic() - begin, 9)
+        self.assertEqual(ranks[1].end(), "dtrain: ParquetLoader: its process has no descriptor left to share the "
+                         "reader of its node; raise `ulimit -n`: Too many open files; this rank reads by itself\n")
+
+    def test_a_rank_waits_once_for_the_readers_of_all_sources(self):
+        """Their process has stopped: 3 s for the first one, and one second for each of the others."""
+        reader, rank = self.own_ranks(6, 2)
+        job = {"mixture": self.sources(), "limits": {"reader": 3}}
+        reader.begin({}, **job)
+        self.until(lambda: len(self.regions(reader)) == len(self.sources()))
+        try:
+            reader.process.send_signal(signal.SIGSTOP)
+            begin = time.monotonic()
+            rank.begin({}, **job)
+            found = rank.answer()
+            self.assertLess(time.monotonic() - begin, 8)
+        finally:
+            reader.process.kill()
+            reader.end()
+        self.same([found], self.alone(**job)[1:2])
+
+    def test_files_are_read_through_once_by_a_rank_alone(self):
+        """So are their footers, which are as long as the rows."""
+        rows = pyarrow.table({f"f{at}": numpy.random.default_rng(at).random(20_000) for at in range(10)})
+        folder = self.write("alone", rows, row_group_size=500, compression="none", use_dictionary=False)
+        size = sum(file.stat().st_size for file in pathlib.Path(folder).iterdir())
+        options = {"world_size": 1, "paths": [folder], "columns": [], "window": 300_000, "fully_executed": True,
+                   "prefetch": 1}
+        for job in ({"epochs": 2}, {"mixture": {folder: 1}, "steps": [{}, {}]}):
+            with self.subTest(job=job):
+                before = self.ranks[0].bytes_read()
+                [answer] = self.ask(options, self.ranks[:1], quiet=True, **job)
+                self.assertEqual(answer["epoch"], 2)
+                read = (self.ranks[0].bytes_read() - before) / size
+                self.assertGreater(read, 2.8)  # without the footers
+                self.assertLess(read, 3.7)     # and some of the next epoch, ahead
 
     def test_every_rank_hears_of_a_broken_file(self):
         folder = self.folder / "broken"

@@ -1,4 +1,5 @@
 """What the tests of `dtrain predict` have in common: an input of numbered rows, and what must be in its results."""
+import json
 import os
 import pathlib
 import subprocess
@@ -53,6 +54,35 @@ class PredictCase(unittest.TestCase):
         names = sorted(path.name for path in self.output.iterdir())
         self.assertEqual(names, ["_SUCCESS", *(f"part-{i:05d}.parquet" for i in range(PARTS))])
         return pyarrow.concat_tables(parquet.read_table(self.output / name) for name in names[1:])
+
+    def check_damage(self, refused):
+        """All results are there. What the work needs is damaged then, or of other work. `refused` starts a worker
+        alone and gives what it says."""
+        work, success = self.output / ".dtrain", self.output / "_SUCCESS"
+        last = self.output / f"part-{PARTS - 1:05d}.parquet"
+        plan, schema = success.read_text(), parquet.read_schema(last).remove_metadata().serialize().to_pybytes()
+        last.unlink()
+        self.assertIn(f"{last} is gone since the job was done; remove the folder", refused())
+        success.unlink()
+        work.mkdir()
+        other = pyarrow.schema([("id", pyarrow.string()), ("twice", pyarrow.int64())]).serialize().to_pybytes()
+        for name, damage, words in (
+                ("plan.json", plan[:len(plan) // 2].encode(), "is not what dtrain writes; choose another folder"),
+                ("plan.json", b"[]", "is not what dtrain writes; choose another folder"),
+                ("plan.json", json.dumps({**json.loads(plan), "format": 2}).encode(),
+                 "what is there was written by another version of dtrain"),
+                ("plan.json", json.dumps({**json.loads(plan), "kind": "process"}).encode(),
+                 "what is there is not of predict()"),
+                ("schema", b"", "is damaged; remove"), ("schema", schema[:len(schema) // 2], "is damaged; remove"),
+                ("schema", other, "its result has other columns than the results before it: id int64")):
+            with self.subTest(name=name, damage=damage[-20:]):
+                (work / "plan.json").write_text(plan)
+                (work / name).write_bytes(damage)
+                said = refused()
+                self.assertIn(words, said)
+                self.assertNotIn("Traceback", said)
+                self.assertFalse(success.exists() or last.exists())
+        (work / "schema").unlink()
 
     def check_results(self):
         results = self.results()

@@ -77,6 +77,12 @@ class PredictProgram(PredictCase):
         self.assertIn("was made with other arguments", self.refused("throw", "0"))
         self.assertIn("was made of other input files", self.refused(source=self.input / "[02].parquet"))
 
+    def test_what_is_damaged_is_refused(self):
+        self.says([WORKER, str(self.input), str(self.output), str(self.notes)], 0)
+        self.check_damage(self.refused)
+        self.says([WORKER, str(self.input), str(self.output), str(self.notes)], 0)
+        self.check_results()
+
     def test_columns_of_all_kinds(self):
         self.says([WORKER, str(self.input), str(self.output), str(self.notes), "text"], 0)
         results = self.results()

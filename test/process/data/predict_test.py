@@ -66,6 +66,14 @@ class Predict(PredictCase):
         self.assertIn("was made with another", self.refused(self.script(DOUBLE + "\n")))
         self.assertIn("other input files", self.refused(self.script(DOUBLE), self.input / "[02].parquet"))
 
+    def test_what_is_damaged_is_refused(self):
+        script = self.script(DOUBLE)
+        alone = [sys.executable, "-m", "dtrain_data", *self.words(script)[1:2], *self.words(script)[-4:]]
+        self.says(alone, 0)
+        self.check_damage(lambda: self.refused(script))
+        self.says(alone, 0)
+        self.check_results()
+
     def test_a_worker_that_is_killed_costs_no_row(self):
         script = self.script(DOUBLE.replace("    return", f"""
     if table["id"][0].as_py() == 300 and not os.path.exists({str(self.folder / "once")!r}):
@@ -189,12 +197,37 @@ def predict(table):
                 self.assertIn(why, self.refused(self.script(f"def predict(table): {body}\n")))
                 self.assertFalse((self.output / "_SUCCESS").exists())
 
+    def test_a_script_that_cannot_be_loaded_is_not_tried_again(self):
+        for body, why in (("def predict(table:\n", "SyntaxError: '(' was never closed"),
+                          ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'")):
+            with self.subTest(body):
+                self.output = self.folder / str(len(list(self.folder.iterdir())))
+                script = self.script(body)
+                said = self.refused(script)
+                self.assertTrue(said.startswith(f"dtrain: {script} cannot be loaded:\n"), said)
+                self.assertTrue(said.endswith(why + "\n"), said)
+                self.assertNotIn("runpy", said)
+                self.assertIn(f'File "{script}", line 1', said)
+                words = self.words(script)
+                job = subprocess.run([*words[:2], "--max-restarts=2", *words[2:]], capture_output=True, text=True,
+                                     timeout=DEADLINE)
+                self.assertEqual(job.returncode, 1, job.stderr)
+                told = [line for line in job.stderr.splitlines() if line.startswith("[") and why in line]
+                self.assertLessEqual(len(told), 4, job.stderr)  # by the workers of the first round alone
+
     def test_what_is_wrong_is_said_before_anything_is_written(self):
         self.assertIn("no file in this folder ends with .parquet",
                       self.refused(self.script(DOUBLE), self.folder))
         self.assertIn("cannot be read as Parquet", self.refused(self.script(DOUBLE), __file__))
         self.assertIn("No such file", self.refused(self.script(DOUBLE), self.folder / "none"))
         self.assertIn("has no function predict(table)", self.refused(self.script("predict = 1\n")))
+        missing = self.folder / "none.py"
+        self.assertEqual(self.refused(missing), f"dtrain: {missing}: No such file or directory; name a Python file\n")
+        file = self.folder / "file"
+        file.write_text("")
+        self.output = file / "results"
+        self.assertEqual(self.refused(self.script(DOUBLE)),
+                         f"dtrain: {self.output}: Not a directory; name a folder that you may write\n")
         self.output = self.folder
         self.assertIn("has other files than results", self.refused(self.script(DOUBLE)))
         self.assertIn("INPUT is missing", subprocess.run([DTRAIN, "predict", "x.py"], capture_output=True, text=True,

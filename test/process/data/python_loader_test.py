@@ -290,6 +290,8 @@ class PythonLoader(unittest.TestCase):
         for error, options, words in [
                 (ValueError, {"batch_size": 0}, "dtrain: ParquetLoader: batch_size is 0"),
                 (ValueError, {"batch_size": 1.5}, "batch_size is 1.5; it must be a whole number"),
+                (ValueError, {"columns": "id"}, "columns is 'id'; it must be a list of names"),
+                (ValueError, {"matrices": {"x": "id"}}, "matrices: 'x' is 'id'; it must be a list of names"),
                 (ValueError, {"window_size_bytes": "all"}, "window_size_bytes is \"all\"; it must be"),
                 (ValueError, {"paths": []}, "paths is empty"),
                 (dtrain.DataError, {"columns": ["z"]}, "0.parquet: it has no column 'z'"),
@@ -299,6 +301,8 @@ class PythonLoader(unittest.TestCase):
                 self.loader(**options)
             self.assertIn(words, str(caught.exception))
         loader = self.loader()
+        for epoch in -1, 2**63:
+            self.assertRaisesRegex(ValueError, f"epoch is {epoch}; it must be a whole number", loader.set_epoch, epoch)
         self.assertRaisesRegex(ValueError, "no text of state", loader.load_state_dict, {"state": "rows1-x"})
         self.assertRaisesRegex(ValueError, "nothing that state_dict", loader.load_state_dict, {"other": 1})
         broken = self.folder / "broken.parquet"

@@ -15,18 +15,20 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as parquet
 
-from s3_server import KEYS, Certificate, Relay, S3Server
-from tables import GROUP, ROWS, table, write_set
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from loader_case import LoaderCase  # noqa: E402
+from ports import free_port  # noqa: E402
+from s3_server import KEYS, Certificate, Relay, S3Server  # noqa: E402
+from tables import GROUP, ROWS, table, write_set  # noqa: E402
 
-WORKER = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "loader_worker")
 PREDICT = os.path.join(os.environ["DTRAIN_TEST_BIN_DIR"], "predict_worker")
 DTRAIN = os.path.join(os.environ["DTRAIN_BIN_DIR"], "dtrain")
 DEADLINE_S = 60
 GROUPS = sum(-(-rows // GROUP) for rows in ROWS)
 
 
-class Stores(unittest.TestCase):
-    maxDiff = 2000
+class Stores(LoaderCase):
+    secret = KEYS["AWS_SECRET_ACCESS_KEY"]
 
     @classmethod
     def setUpClass(cls):
@@ -46,16 +48,6 @@ class Stores(unittest.TestCase):
         cls.start_waits()
 
     @classmethod
-    def start_worker(cls):
-        return subprocess.Popen([WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, env=cls.env)
-
-    @staticmethod
-    def end_worker(worker):
-        """It ends well, whatever its loaders did."""
-        assert (worker.communicate(timeout=DEADLINE_S)[1], worker.returncode) == ("", 0), worker.returncode
-
-    @classmethod
     def start_waits(cls):
         """Stores that do not answer: silent; closed; and Google's, closed. The last test looks what became of them."""
         relay = Relay(cls.server.port)
@@ -70,36 +62,6 @@ class Stores(unittest.TestCase):
             cls.addClassCleanup(cls.end_worker, worker)
             cls.tell(uri, env={"DTRAIN_STORE_TIMEOUT_S": "1", **env}, worker=worker)
             cls.waits.append((worker, uri, name))
-
-    @classmethod
-    def tell(cls, paths, env=(), job=(), worker=None, **options):
-        options = {"paths": [paths] if isinstance(paths, str) else paths, "columns": ["id"], **options}
-        env = {"DTRAIN_STORE_CREDENTIALS": "", "DTRAIN_STORE_TIMEOUT_S": "", **cls.server.env, **dict(env)}
-        cls.say(json.dumps({"options": options, "env": env, **dict(job)}), worker)
-
-    @classmethod
-    def say(cls, line, worker=None):
-        worker = worker or cls.worker
-        worker.stdin.write(line + "\n")
-        worker.stdin.flush()
-
-    def answer(self, worker=None):
-        told = json.loads((worker or self.worker).stdout.readline())
-        return {key: told[key] for key in told if key not in ("end_s", "memory")}
-
-    def loader(self, paths, **how):
-        self.tell(paths, **how)
-        return self.answer(how.get("worker"))
-
-    def error(self, paths, *words, kind="data_error", **how):
-        self.refused(self.loader(paths, **how), kind, *words)
-
-    def refused(self, answer, kind, *words):
-        message = answer.get(kind, "no error")
-        for word in words:
-            self.assertIn(word, message)
-        self.assertNotIn("\n", message)
-        self.assertNotIn(KEYS["AWS_SECRET_ACCESS_KEY"], message)
 
     def relay(self, **env):
         relay = Relay(self.server.port)
@@ -273,6 +235,27 @@ class Stores(unittest.TestCase):
                                text=True, capture_output=True, timeout=DEADLINE_S)
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
         self.assertIn("there is no bucket 'nobody'", ended.stdout)
+
+    def test_a_node_that_does_not_reach_the_store_is_named_and_ends_the_job(self):
+        """Nobody asks the nodes before. Two agents, of which one looks for the store where none is."""
+        (self.folder / "reads.py").write_text(
+            "import dtrain\nloader = dtrain.ParquetLoader(batch_size=9, columns=['id'])\n"
+            "print('batches', sum(1 for each in loader))\nimport signal\nsignal.pause()\n")  # until the other fails
+        words = [DTRAIN, "run", "--nnodes=2", "--nproc=1", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "reads.py"]
+        env = {**self.env, "PYTHON_EXEC": sys.executable, "DTRAIN_DATASET": self.uri, "DTRAIN_STORE_TIMEOUT_S": "1"}
+        agents = [subprocess.Popen([*words[:2], f"--node-rank={rank}", *words[2:]], cwd=self.folder, text=True,
+                                   env={**env, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL)
+                  for rank, more in enumerate(({}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}))]
+        for agent in agents:
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.kill)
+        fine, lost = (agent.communicate(timeout=DEADLINE_S)[0] for agent in agents)
+        self.assertEqual([agent.returncode for agent in agents], [1, 1], fine + lost)
+        self.assertIn("batches", fine)
+        self.assertIn(f"dtrain: {self.uri}: the store does not answer, or breaks off", lost)
+        self.assertIn("rank 1", fine)  # the other node says who it was
+        self.assertNotIn(self.secret, fine + lost)
 
     def preprocess(self, input, *words, **keys):
         config = {"backend": {"cache_dir": str(self.folder / "cache")}, "dataset": {"input": input, **keys}}

@@ -47,6 +47,13 @@ TEST_CASE("keys of data may have - and nothing") {
   CHECK(data["dataset"] == Said::parse(R"({"input": ["1", "b"], "row_group_rows": 10})"));
   CHECK(data["cache_dir"] == "");
   CHECK(data_in("backend: local\n").is_null());
+  CHECK(data_in("dataset: {}\n").is_null());
+  CHECK(
+      data_in(
+          "dataset: {input: [1, 2.50, yes], steps: {}, split: {}, seed: {}}\nbackend: {cache_dir: {}}\n")["dataset"] ==
+      Said::parse(R"({"input": ["1", "2.50", "yes"]})"));
+  const Said zero = data_in("dataset: {input: 0}\nbackend: {processor: {type: python, script: 0}}\n");
+  CHECK(zero["dataset"] == Said::parse(R"({"input": ["0"], "script": "0", "processor": "python"})"));
 }
 
 TEST_CASE("without a section dataset, the keys of its cache have no effect, and a note says so") {
@@ -55,6 +62,24 @@ TEST_CASE("without a section dataset, the keys of its cache have no effect, and 
   REQUIRE(read->notes.size() == 1);
   CHECK_THAT(read->notes[0], Contains("no effect: job.yaml:3: backend.cache_dir is for a section `dataset`"));
   CHECK(Said::parse(*read->data)["cache_dir"] == "/cache");
+}
+
+TEST_CASE("what the processor may take counts for a recipe in a file without a section dataset") {
+  const std::string text =
+      "backend:\n  type: local\n  cache_dir: /cache\n"
+      "  processor: {memory_limit_bytes: 1000, parallelism: 2}\n";
+  const auto read = read_config(text, "job.yaml", /*for_rows=*/true);
+  REQUIRE(read.ok());
+  CHECK(read->notes.empty());
+  CHECK(Said::parse(*read->data) == Said::parse(R"({"file": "job.yaml", "cache_dir": "/cache",
+                                                    "limits": {"memory_limit_bytes": 1000, "parallelism": 2}})"));
+  const auto alone = read_config("backend: {processor: {parallelism: 2}}\n", "job.yaml", /*for_rows=*/true);
+  REQUIRE(alone.ok());
+  CHECK(Said::parse(*alone->data)["limits"] == Said::parse(R"({"parallelism": 2})"));
+  CHECK_FALSE(read_config("backend: {processor: {parallelism: 2}}\n", "job.yaml")->data);
+  const auto idle = read_config("backend:\n  processor:\n    parallelism: 2\n    persist: true\n", "job.yaml", true);
+  REQUIRE(idle->notes.size() == 1);
+  CHECK_THAT(idle->notes[0], Contains("no effect: job.yaml:4: backend.processor.persist is for a section `dataset`"));
 }
 
 TEST_CASE("a processor with a script is the data's, with the engine of the job") {
@@ -85,7 +110,9 @@ TEST_CASE("what of data cannot be is refused with its line") {
       Row{"dataset:\n  input: a\n  row_group_rows: 0\n",
           "job.yaml:3: dataset.row_group_rows: expected a whole number above 0"},
       Row{"dataset:\n  input: a\n  shuffle: perhaps\n", "job.yaml:3: dataset.shuffle: expected true or false"},
-      Row{"dataset:\n  input: a\n  steps: {}\n", "job.yaml:3: dataset.steps: expected a list"},
+      Row{"dataset:\n  input: a\n  steps: {a: b}\n", "job.yaml:3: dataset.steps: expected a list"},
+      Row{"dataset:\n  input: [a, {b: c}]\n", "job.yaml:2: dataset.input[1]: expected a word"},
+      Row{"dataset:\n  input: [~]\n", "job.yaml:2: dataset.input[0]: expected a word"},
       Row{"backend:\n  processor: dask\n", "job.yaml:2: backend.processor: expected a map of keys"},
       Row{"backend:\n  processor: {type: daks}\n",
           "job.yaml:2: backend.processor.type: expected one of native, python, dask, modin, ray; did you mean dask?"},

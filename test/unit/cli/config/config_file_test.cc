@@ -117,6 +117,8 @@ TEST_CASE("the loader has two keys") {
   CHECK(loader("{window-size-bytes: auto}") == R"({"window_size_bytes":"auto"})");
   CHECK(loader("{window_size_bytes: ~, fully_executed: yes}") == R"({"fully_executed":true,"window_size_bytes":null})");
   CHECK_FALSE(config("backend: {loader: {}}").values[static_cast<std::size_t>(FlagId::loader)]);
+  CHECK_FALSE(config("backend: {loader: {fully_executed: ~}}").values[static_cast<std::size_t>(FlagId::loader)]);
+  CHECK(loader("{window_size_bytes: 1, fully_executed: {}}") == R"({"window_size_bytes":1})");
   const auto why = [](const std::string& keys) { return refused_config("backend:\n  loader:\n    " + keys + "\n"); };
   CHECK(why("window_size_bytes: 0") ==
         "job.yaml:3: backend.loader.window_size_bytes: expected a number of bytes from 1, null or auto");
@@ -194,6 +196,35 @@ TEST_CASE("a value of the wrong kind is refused, and not shown") {
   CHECK_THAT(refused_config("backend: {trainer: {num_workers: 0}}"), Contains("num_workers: expected a whole number"));
   CHECK_THAT(refused_config("num_processes: [2]"), Contains("num_processes: expected a whole number"));
   CHECK_THAT(refused_config("local_mode: 1"), Contains("local_mode: expected true or false"));
+}
+
+TEST_CASE("a key with nothing asks for nothing") {
+  for (const char* nothing : {"~", "{}", "[]"})
+    for (const char* key : {"nproc: ", "hosts: ", "strategy: ", "rdzv-conf: ", "num_processes: ", "local_mode: ",
+                            "backend: ", "dataset: "}) {
+      INFO(key << nothing);
+      const ConfigFile file = config(std::string(key) + nothing);
+      CHECK(std::none_of(file.values.begin(), file.values.end(), [](const auto& value) { return value.has_value(); }));
+      CHECK_FALSE(file.data);
+    }
+  CHECK(value_in("backend: {trainer: {resources_per_worker: {}, strategy: {}, use_gpu: {}}}", FlagId::resources) ==
+        "<none>");
+  CHECK(value_in("backend: {trainer: {resources_per_worker: {GPU: ~, CPU: 2, x: ~}}}", FlagId::resources) == "CPU=2");
+}
+
+TEST_CASE("a path that only a shell would understand is refused") {
+  for (const char* key : {"log-dir: ", "hostfile: ", "backend: {trainer: {logdir: ", "backend: {cache_dir: ",
+                          "backend: {cache_credentials: ", "backend: {cache_credentials: {gs: {token: ",
+                          "dataset: {input: ", "dataset: {input: [a, ", "backend: {processor: {script: "}) {
+    std::string text = std::string(key) + "~/x";
+    for (auto open = text.find_last_of("{["); open != text.npos;
+         open = open == 0 ? text.npos : text.find_last_of("{[", open - 1))
+      text += text[open] == '{' ? '}' : ']';
+    INFO(text);
+    CHECK_THAT(refused_config(text), Contains("in a file ~ is no folder; write the whole path"));
+  }
+  CHECK(value_in("role: ~/x", FlagId::role) == "~/x");
+  CHECK(value_in("log-dir: ./~", FlagId::log_dir) == "./~");
 }
 
 TEST_CASE("two keys that contradict each other are both named") {

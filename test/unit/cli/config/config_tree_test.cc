@@ -67,6 +67,9 @@ TEST_CASE("what is no config is refused with its line") {
   CHECK_THAT(refused_tree("a: [1\nb: 2\n"), Contains("job.yaml:1: this is no YAML: while parsing a flow"));
   CHECK_THAT(refused_tree("a: 1\n b: 2\n"), Contains("job.yaml:2: this is no YAML"));
   CHECK_THAT(refused_tree("a: \"x\n"), Contains("this is no YAML"));
+  CHECK(refused_tree("a:\n\tb: 1\n") == "job.yaml:2: the line begins with a tab; YAML wants blanks");
+  CHECK(refused_tree("a:\r\n  \tb: 1\r\n") == "job.yaml:2: the line begins with a tab; YAML wants blanks");
+  CHECK_THAT(refused_tree("a: @\t\n"), Contains("this is no YAML"));
   CHECK(refused_tree("? [a]\n: 1\n") == "job.yaml:1: a key must be a word");
   CHECK(refused_tree("a: !!binary x\n") ==
         "job.yaml:1: the tag tag:yaml.org,2002:binary means nothing here; remove it");

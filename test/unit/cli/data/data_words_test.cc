@@ -78,8 +78,8 @@ TEST_CASE("an age is a number and its unit") {
 
 TEST_CASE("a request for raw rows has the config's cache and what the processor may take") {
   const RawInput input{"r.json", true, {"label"}, {"id"}, 3};
-  const auto request = nlohmann::json::parse(rows_request(
-      input, "/d/r.json", "new.csv", R"({"cache_dir": "/c", "dataset": {"input": ["a"], "parallelism": 3}})", true));
+  const auto request = nlohmann::json::parse(
+      rows_request(input, "/d/r.json", "new.csv", R"({"cache_dir": "/c", "limits": {"parallelism": 3}})", true));
   CHECK(request == nlohmann::json::parse(R"({"recipe": "/d/r.json", "input": ["new.csv"], "filter": true,
       "without": ["label"], "keep": ["id"], "cache_dir": "/c", "parallelism": 3, "json": true, "quiet": true})"));
   CHECK_FALSE(nlohmann::json::parse(rows_request(input, "/d/r.json", "new.csv", "", false)).contains("cache_dir"));

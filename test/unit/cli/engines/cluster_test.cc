@@ -111,6 +111,9 @@ TEST_CASE("resources have names and numbers") {
   for (const char* text : {"0", "99999999999", "foo", "-1"})
     CHECK_THAT(no_cluster({"--engine", "ray", "--nproc", text}), Contains("--nproc"));
   CHECK_THAT(no_cluster({"--resources-per-worker", "CPU=1"}), Contains("is for --engine ray or spark"));
+  Host told = on_a_laptop();
+  told.env["DTRAIN_RESOURCES_PER_WORKER"] = "CPU";
+  CHECK_THAT(no_cluster({}, told), Contains("is no NAME=NUMBER"));
 }
 
 TEST_CASE("the options of Spark are the shim's") {

@@ -29,6 +29,16 @@ TEST_CASE("an error of a store says what is wrong and what to do") {
   CHECK_THAT(store_error_text("s3", "AWS Error UNKNOWN (HTTP status 301) during HeadObject operation: x"),
              Contains("set AWS_REGION"));
   CHECK_THAT(store_error_text("s3", "curlCode: 60, SSL peer certificate was not OK"), Contains("AWS_CA_BUNDLE"));
+  CHECK_THAT(
+      store_error_text("abfs", "Azure Error: [] Fail to get a new connection for: https://h. SSL peer certificate"),
+      Contains("signed it in SSL_CERT_FILE"));
+  const std::string asked = "GetProperties failed for 'https://a.blob.core.windows.net/c/o?sig=hunter2'. Azure Error: ";
+  CHECK_THAT(
+      store_error_text("abfs", asked + "[AuthorizationPermissionMismatch] 403 x\n\nRequest ID: 1"),
+      StartsWith("the store refuses this user ([AuthorizationPermissionMismatch] 403 x); check AZURE_STORAGE_KEY"));
+  const std::string silent = store_error_text("abfs", asked + "[] Timeout waiting for socket to read.");
+  CHECK(is_no_answer(silent));
+  CHECK_THAT(silent, Contains("(Timeout waiting for socket to read)") && Contains("AZURE_STORAGE_SERVICE_ENDPOINT"));
 }
 
 TEST_CASE("the name of an object says nothing of its store") {

@@ -1,6 +1,8 @@
 // What is ready, and whether somebody waits for it.
 #include "data/loader/ready_queue.h"
 
+#include <thread>
+
 #include "test/support/catch.h"
 
 using namespace dtrain::data;
@@ -16,6 +18,21 @@ TEST_CASE("a program that only looks whether a batch is there waits for it") {
   CHECK(queue.wait(0ms));
   CHECK(queue.pop() == 7);
   CHECK_FALSE(queue.is_asked());
+}
+
+TEST_CASE("a batch is made when there is room for it") {
+  ReadyQueue<int> queue(1);
+  CHECK(queue.await_room());
+  CHECK(queue.push(1));
+  int taken = 0;
+  std::thread taking([&] { taken = queue.pop(); });
+  CHECK(queue.await_room());
+  taking.join();
+  CHECK(taken == 1);
+  CHECK_FALSE(queue.has_item());
+  CHECK(queue.push(2));
+  queue.close();
+  CHECK_FALSE(queue.await_room());
 }
 
 TEST_CASE("nothing is pushed to who has closed") {

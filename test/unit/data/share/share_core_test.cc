@@ -70,6 +70,7 @@ class Node {
       rank = {};
     } else if (what < 4) {
       rank.stopped = !rank.stopped;
+      rank.words.starving = false;
     } else if (what < 5) {
       rank.frozen = true;
       rank.words.copying = true;
@@ -99,7 +100,9 @@ class Node {
       for (std::int64_t own = row; own < rank.words.passed; own += 3) CHECK(read_tail(own) == tail_of(own));
     }
     if (pick(4) == 0) rank.words.passed += static_cast<std::int64_t>(pick(20));
-    rank.words.starving = rank.words.passed >= shown_;
+    // It may have enough batches ready, and its program may not wait for one.
+    rank.words.wants = rank.words.passed >= shown_ && pick(4) != 0;
+    rank.words.starving = rank.words.wants && pick(4) != 0;
   }
 
   void read() {
@@ -119,7 +122,7 @@ class Node {
     const bool at_end = shown_ == epoch_end_;
     const std::int64_t next = at_end ? shown_ : std::min(shown_ + static_cast<std::int64_t>(pick(25)) + 1, epoch_end_);
     if (floor >= (at_end ? epoch_end_ : core_.needed_for(next))) {
-      if (at_end) epoch_end_ += epoch_rows;
+      if (at_end && !begins_next_epoch()) return;
       if (next > shown_) core_.shown(now_);
       for (; shown_ < next; ++shown_) write_tail(shown_);
       CHECK(shown_ - released_ <= limits.ring_rows);
@@ -140,6 +143,22 @@ class Node {
       core_.left(verdict.member);
       rank = {};
     }
+  }
+
+  // It rests until somebody wants the next epoch, or none is left.
+  bool begins_next_epoch() {
+    const bool is_wanted =
+        std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.member && rank.words.wants; });
+    CHECK(core_.is_wanted() == is_wanted);
+    if (is_wanted) {
+      epoch_end_ += epoch_rows;
+    } else {
+      const Verdict verdict = core_.blocked(now_);
+      const bool none = std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !!rank.member; });
+      CHECK(verdict.kind == (none ? Verdict::end : Verdict::wait));
+      ended_ = none;
+    }
+    return is_wanted;
   }
 
   // A row has a string of its own. Members read it in the memory that the reader writes.
@@ -203,8 +222,22 @@ TEST_CASE("the first rows wait for ranks that have not come, for a while") {
   CHECK(core.ask(2) == Answer::late);
   CHECK(core.ask(1) == Answer::again);
   // The next reader waits for it, too.
-  for (int times = 0; times < 2; ++times) core.came_late(2);
+  for (int times = 0; times < 2; ++times) core.reads_alone(2);
   CHECK(core.known() == 3);
+}
+
+TEST_CASE("the first rows do not wait for a rank that can only read alone") {
+  ShareCore core(limits, 2, 0, 0ms);
+  core.joined(0, 0);
+  core.saw(0, {.passed = 30});
+  CHECK(core.floor(1s) == 0);
+  core.reads_alone(1);
+  CHECK(core.floor(1s) == 30);
+  CHECK(core.missing(10s) == 0);
+  ShareCore again(limits, 3, 0, 0ms);
+  again.reads_alone(1);
+  again.joined(0, 1);  // it has come again
+  CHECK(again.known() == 1);
 }
 
 TEST_CASE("which ranks come does not matter, nor if more do than came before") {
@@ -238,6 +271,20 @@ TEST_CASE("a rank that asks for nothing keeps the others waiting for thirty seco
   CHECK(verdict.member == 0);
   core.left(0);
   CHECK(core.floor(130s) == 110);
+}
+
+TEST_CASE("the next epoch begins when a rank wants a row of it, however long that takes") {
+  ShareCore core(limits, 2, 0, 0ms);
+  for (const int rank : {0, 1}) core.joined(static_cast<std::size_t>(rank), rank);
+  for (const std::size_t member : {0U, 1U}) core.saw(member, {.passed = 330});
+  CHECK_FALSE(core.is_wanted());
+  CHECK(core.blocked(1000s).kind == Verdict::wait);
+  core.saw(1, {.passed = 330, .wants = true});
+  CHECK(core.is_wanted());
+  core.left(1);
+  CHECK_FALSE(core.is_wanted());
+  core.left(0);
+  CHECK(core.blocked(1001s).kind == Verdict::end);
 }
 
 TEST_CASE("while a row group is read nobody is late") {
