@@ -36,8 +36,11 @@ bool has_several(const Options& options, const Host& host, const JobNodes& nodes
 // srun gives a task one CPU where nobody says more. Since SLURM 22.05 it does not take sbatch's number.
 std::string srun_words(const Options& options, const Host& host) {
   std::string words = options.text(FlagId::srun);
-  const std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
-  const bool are_alike = host.variable("SLURM_JOB_CPUS_PER_NODE").find(',') == std::string::npos;
+  const std::string of_nodes = host.variable("SLURM_JOB_CPUS_PER_NODE");  // "8(x3)", or "8(x2),4"
+  const bool are_alike = of_nodes.find(',') == std::string::npos;
+  // salloc says nothing of the node that it runs on.
+  std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
+  if (cpus.empty()) cpus = of_nodes.substr(0, of_nodes.find('('));
   const std::vector<std::string> typed = split_at_blanks(words);
   if (std::any_of(typed.begin(), typed.end(), says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty()) return words;
   const std::string of_batch = host.variable("SLURM_CPUS_PER_TASK");

@@ -53,6 +53,9 @@ TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that
   CHECK(nodes_of(job, {{"SLURM_JOB_NUM_NODES", "1"}}).empty());
   std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
+  env["SLURM_JOB_CPUS_PER_NODE"] = "6(x3)";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=6", "--nnodes=3", "--nproc=1"});
+  env.erase("SLURM_JOB_CPUS_PER_NODE");
   env["SLURM_CPUS_ON_NODE"] = "8";
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=3", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: -c 2\nnnodes: 2", env) ==
