@@ -61,6 +61,7 @@ int env(const Words& words) {
 int agent(const Words& words) {
   const auto flags = command_words(CommandId::agent, words);
   if (!flags) return fail(flags.error());
+  if (const auto folder = flags->find("look"); folder != flags->end()) return look_command(folder->second);
   return flags->contains("relay") ? relay_command() : agent_command();
 }
 

@@ -2,7 +2,7 @@
 # pyarrow that it finds. units.json says which are compiled as one: a unit is a room. Each room of data/ is in a
 # list here, which a test looks at, but those for C++ programs with torch: torch/ and predict/.
 set(place dtrain_data/_sources)
-set(program_rooms process shared rows source apply recipe files objects cache commands entry script)
+set(program_rooms process together shared rows source apply recipe files objects cache commands entry script)
 set(library_rooms loader parquet mixture flow node share files abi options order times)
 
 # JSON of the units of these rooms, with `more` sources.
@@ -15,7 +15,7 @@ function(units_of_rooms result more)
       set(flags "")
       if(room STREQUAL recipe)
         set(flags "\"-O3\"")  # moments.cc
-      elseif(room STREQUAL process)
+      elseif(room STREQUAL together)
         set(flags "\"-DDTRAIN_VERSION=\\\"${PROJECT_VERSION}\\\"\"")  # plan_file.cc
       endif()
       list(APPEND units "    {\"flags\": [${flags}], \"sources\": [\"${sources}\"]}")

@@ -17,10 +17,10 @@
 #include "data/commands/data_command.h"
 #include "data/objects/arrow_objects.h"
 #include "data/process/process.h"
-#include "data/process/process_command.h"
-#include "data/process/together.h"
 #include "data/script/script_job.h"
 #include "data/source/input_files.h"
+#include "data/together/process_command.h"
+#include "data/together/together.h"
 #include "dtrain/data_errors.h"
 
 namespace {
@@ -59,11 +59,7 @@ std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
 void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 // On a terminal, as one line that is written over.
-void show_progress(const dtrain::data::Progress& now) {
-  const auto percent = now.all == 0 ? 100 : now.done * 100 / now.all;
-  const std::string pass = now.pass < now.passes ? fmt::format(" (pass {} of {})", now.pass + 1, now.passes) : "";
-  say(now.done == now.all ? "\r\033[K" : fmt::format("\r\033[K{}{}: {} % ", now.doing, pass, percent));
-}
+void show_progress(const dtrain::data::Progress& now) { say("\r\033[K" + dtrain::data::progress_text(now)); }
 
 dtrain::data::ProgressSink progress_shown(bool quiet) {
   if (quiet || ::isatty(STDERR_FILENO) != 1) return {};
@@ -102,10 +98,12 @@ RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::s
 }
 
 RowsOfSplits fill_together(const nlohmann::json& text, const std::vector<std::string>& files,
-                           const std::filesystem::path& folder, std::size_t on_a_host,
+                           const std::filesystem::path& folder, bool quiet, std::size_t on_a_host,
                            const dtrain::data::StartWorkers& start) {
-  return with_codes(
-      [&] { return rows_of(dtrain::data::process_together(recipe_of(text, files), folder, on_a_host, start)); });
+  return with_codes([&] {
+    const dtrain::data::ProgressSink sink = progress_shown(quiet);
+    return rows_of(dtrain::data::process_together(recipe_of(text, files), folder, {on_a_host, sink}, start));
+  });
 }
 
 dtrain::data::Processor processor() { return {files_of_recipe, fill_by_recipe, fill_together, files_and_objects}; }

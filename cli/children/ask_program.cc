@@ -26,12 +26,13 @@ constexpr int kNotStarted = 127;
 
 // In the child. Its own process group lets all that it starts be killed with it, but keeps Ctrl-C away from it: so it
 // ends when we do.
-[[noreturn]] void become(char* const* argv, int output, pid_t parent) {
+[[noreturn]] void become(char* const* argv, int output, AskedErrors errors, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kNotStarted);
   int null = open("/dev/null", O_RDWR);
-  if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0)
+  if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+      (errors == AskedErrors::hidden && dup2(null, STDERR_FILENO) < 0))
     _exit(kNotStarted);
   if (null > STDERR_FILENO) close(null);
   execv(argv[0], argv);
@@ -39,11 +40,11 @@ constexpr int kNotStarted = 127;
 }
 
 // -1 with errno, if no process can be started.
-pid_t start(const std::vector<std::string>& words, int output) {
+pid_t start(const std::vector<std::string>& words, int output, AskedErrors errors) {
   const auto argv = launcher::c_strings(words);
   pid_t parent = getpid();
   pid_t child = fork();
-  if (child == 0) become(argv.data(), output, parent);
+  if (child == 0) become(argv.data(), output, errors, parent);
   if (child > 0) setpgid(child, child);  // whoever comes first
   return child;
 }
@@ -62,11 +63,12 @@ bool ends_in_time(pid_t child, steady_clock::time_point deadline) {
 
 }  // namespace
 
-Result<std::string> ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds patience) {
+Result<std::string> ask_program(const std::vector<std::string>& argv, std::chrono::milliseconds patience,
+                                AskedErrors errors) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return system_error("pipe", errno);
   UniqueFd read_end(ends[0]), write_end(ends[1]);
-  pid_t child = start(argv, write_end.get());
+  pid_t child = start(argv, write_end.get(), errors);
   if (child < 0) return system_error("fork", errno);
   write_end.reset();
   auto deadline = steady_clock::now() + patience;

@@ -17,9 +17,8 @@ namespace dtrain::cli {
 namespace {
 
 // Where the agents are, and how they are reached.
-constexpr std::array kNodeFlags = {FlagId::hosts,      FlagId::hostfile,   FlagId::include, FlagId::exclude,
-                                   FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,   FlagId::nnodes,
-                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,  FlagId::tls_cert,
+constexpr std::array kNodeFlags = {FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,  FlagId::nnodes,
+                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca, FlagId::tls_cert,
                                    FlagId::tls_key,    FlagId::insecure};
 constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
 
@@ -37,14 +36,38 @@ bool has_several(const Options& options, const Host& host, const JobNodes& nodes
 // srun gives a task one CPU where nobody says more. Since SLURM 22.05 it does not take sbatch's number.
 std::string srun_words(const Options& options, const Host& host) {
   std::string words = options.text(FlagId::srun);
-  const std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
-  const bool are_alike = host.variable("SLURM_JOB_CPUS_PER_NODE").find(',') == std::string::npos;
+  const std::string of_nodes = host.variable("SLURM_JOB_CPUS_PER_NODE");  // "8(x3)", or "8(x2),4"
+  const bool are_alike = of_nodes.find(',') == std::string::npos;
+  // salloc says nothing of the node that it runs on.
+  std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
+  if (cpus.empty()) cpus = of_nodes.substr(0, of_nodes.find('('));
   const std::vector<std::string> typed = split_at_blanks(words);
   if (std::any_of(typed.begin(), typed.end(), says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty()) return words;
   const std::string of_batch = host.variable("SLURM_CPUS_PER_TASK");
   const std::string count = !of_batch.empty() ? of_batch : are_alike ? cpus : "";
   if (!count.empty()) words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", count);
   return words;
+}
+
+// Those that are left of a list, by their names alone: slots are for training. An IPv6 address has brackets, so that
+// slots can follow.
+std::string names_of(const launcher::PlacementRequest& request) {
+  std::string names;
+  for (const launcher::PlacedHost& host : request.hosts) {
+    const bool is_address = host.name.find(':') != host.name.npos && host.name.find('@') == host.name.npos;
+    names += fmt::format("{}{}{}{}", names.empty() ? "" : ",", is_address ? "[" : "", host.name, is_address ? "]" : "");
+  }
+  return names;
+}
+
+// Whether a number of nodes goes along. A list has as many names as the job takes hosts, unless it takes fewer.
+bool has_count(const JobNodes& nodes) { return nodes.hosts == nullptr || nodes.hosts->elastic; }
+
+// All nodes of the allocation, if nobody says more.
+std::string nodes_of_step(const Options& options, const Host& host) {
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
+  const bool is_said = options.given(FlagId::nnodes) || std::any_of(typed.begin(), typed.end(), says_nodes);
+  return is_said ? "" : host.variable(kNodesOfAllocation);
 }
 
 }  // namespace
@@ -57,8 +80,12 @@ std::vector<std::string> words_for_nodes(const Options& options, const Host& hos
     words.push_back("--engine=slurm");
     if (const std::string srun = srun_words(options, host); !srun.empty()) words.push_back("--srun=" + srun);
   }
+  if (nodes.hosts != nullptr) words.push_back("--hosts=" + names_of(*nodes.hosts));
   for (const FlagId id : kNodeFlags)
-    if (options.given(id)) words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
+    if (options.given(id) && (id != FlagId::nnodes || has_count(nodes)))
+      words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
+  if (nodes.srun)
+    if (const std::string count = nodes_of_step(options, host); !count.empty()) words.push_back("--nnodes=" + count);
   const bool by_cluster = nodes.cluster != nullptr && !options.given(FlagId::nnodes);
   words.push_back(by_cluster ? "--num-proc=auto" : "--nproc=1");
   return words;

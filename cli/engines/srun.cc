@@ -17,9 +17,6 @@ namespace {
 // Seconds from the end of the first agent. All end with the job, and each gives its workers up before that.
 constexpr int kWaitForLast = 60;
 
-// How many nodes there are.
-bool says_nodes(const std::string& word) { return word.starts_with("-N") || word.starts_with("--nodes"); }
-
 // "2-4" of 2:4. Nothing: an allocation's own number.
 Result<std::string> nodes_text(const Options& options) {
   if (!options.given(FlagId::nnodes)) return std::string();
@@ -30,10 +27,21 @@ Result<std::string> nodes_text(const Options& options) {
 
 }  // namespace
 
+std::vector<std::string> srun_that_looks(const std::vector<std::string>& step, const Host& host,
+                                         const std::string& folder) {
+  std::vector<std::string> words = {find_in_path("srun", host)};
+  words.insert(words.end(), step.begin() + 1, std::find(step.begin(), step.end(), host.own_file()));
+  // The user's words may send the output of the job elsewhere.
+  words.insert(words.end(), {"--output=all", "--error=all", host.own_file(), "agent", "--look=" + folder});
+  return words;
+}
+
 bool says_cpus(const std::string& word) {
   return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
          word.starts_with("--exact");
 }
+
+bool says_nodes(const std::string& word) { return word.starts_with("-N") || word.starts_with("--nodes"); }
 
 Result<std::optional<int>> part_of_step(Options options, const Host& host) {
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cli/base/fail.h"
+#include "cli/base/print.h"
 #include "cli/base/version.h"
 #include "cli/engines/sent_words.h"
 #include "cli/machine/file_facts.h"
@@ -184,6 +185,14 @@ int agent_command() {
   if (orders.line(true) != launcher::kAgentGo) return launcher::kExitOwnFailure;
   prepared->plan.spec.orders = orders.fd();
   return start_job(prepared->raw, prepared->host, std::move(prepared->plan));
+}
+
+int look_command(const std::string& folder) {
+  const auto seen = judge_build_folder(folder, false, file_facts);
+  if (seen) return 0;
+  const char* node = std::getenv("SLURMD_NODENAME");
+  const std::string name = node == nullptr ? launcher::short_hostname() : node;
+  return print(fmt::format("{}: {}\n", name, seen.error().message));
 }
 
 int relay_command() {

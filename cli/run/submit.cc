@@ -13,8 +13,11 @@
 #include "cli/base/fail.h"
 #include "cli/base/print.h"
 #include "cli/base/text.h"
+#include "cli/base/usage_error.h"
 #include "cli/base/version.h"
+#include "cli/children/ask_program.h"
 #include "cli/engines/hosts.h"
+#include "cli/engines/srun.h"
 #include "cli/machine/own_address.h"
 #include "cli/program/program.h"
 #include "cli/resolve/resolve_parts.h"
@@ -228,6 +231,19 @@ int look_on_cluster(const RawOptions& raw, const Options& options, const Host& h
   spec->request.rounds_at.reset();
   const auto code = launcher::run_on_engine(std::move(*spec));
   return code ? *code : fail(code.error());
+}
+
+int look_on_step(const Host& host, const std::vector<std::string>& step, const std::string& folder) {
+  ::setenv("SLURM_OVERLAP", "1", 1);  // other steps of the allocation hold up nothing
+  constexpr std::chrono::seconds kPatience{60};
+  const auto said = ask_program(srun_that_looks(step, host, folder), kPatience, AskedErrors::shown);
+  if (!said) return fail(said.error().in("the nodes of the allocation cannot be asked whether they see the cache"));
+  std::vector<std::string> lines = split(*said, '\n');
+  std::erase_if(lines, [](const std::string& line) { return line.empty(); });
+  if (lines.empty()) return 0;
+  std::sort(lines.begin(), lines.end());
+  for (std::size_t i = 1; i < lines.size(); ++i) say(printable(lines[i], kLongestWord));
+  return fail(usage_error(printable(lines[0], kLongestWord)));
 }
 
 bool has_other_hosts(const launcher::PlacementRequest& request) {

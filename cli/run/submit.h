@@ -35,6 +35,9 @@ int submit_to_cluster(const RawOptions& raw, const Options& options, const Host&
 int look_on_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request,
                     const std::string& folder);
 
+// The same for the nodes of an allocation, by a step of SLURM's. `step`: what this program becomes (srun.h).
+int look_on_step(const Host& host, const std::vector<std::string>& step, const std::string& folder);
+
 // What that cluster would give now.
 Result<launcher::EngineLook> look_at_cluster(const RawOptions& raw, const Options& options, const Host& host,
                                              ClusterRequest request);

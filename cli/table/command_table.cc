@@ -38,7 +38,12 @@ constexpr CommandFlag kStatusFlags[] = {
 };
 
 constexpr CommandFlag kAgentFlags[] = {
-    {.name = "relay", .help = "dial back to the submitter that standard input names"}};
+    {.name = "relay", .help = "dial back to the submitter that standard input names"},
+    {.name = "look",
+     .value = "FOLDER",
+     .help = "say whether this node sees a folder of the cache, and end",
+     .wants = "the folder"},
+};
 
 constexpr CommandFlag kDoctorFlags[] = {
     {.name = "preflight", .help = "exit with 0, 10 (warning), 20 (try again) or 30 (never)"}};
@@ -171,7 +176,8 @@ constexpr Command kCommands[] = {
                 "program of a `dtrain run`, its environment, and where the nodes meet. `dtrain run --hosts` starts it "
                 "by ssh. The end of its input ends the job. With --relay it starts such an agent, and carries its "
                 "input and output "
-                "over a link. docs/hosts.md has the messages.",
+                "over a link. With --look it reads nothing: it prints why this node cannot use the folder, or nothing. "
+                "docs/hosts.md has the messages.",
      .flags = kAgentFlags,
      .once = true},
     {.id = CommandId::logs,

@@ -6,6 +6,7 @@
 #include <parquet/exception.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "dtrain/data_errors.h"
@@ -16,13 +17,20 @@ namespace dtrain::data {
   throw DataError(fmt::format("dtrain: {}: {}", where, reason.substr(0, reason.find('\n'))));
 }
 
+// Of an error of the system: what the system says of it, too.
+inline std::string reason_of(const arrow::Status& status) {
+  const auto& detail = status.detail();
+  if (detail == nullptr || detail->type_id() != std::string_view("arrow::ErrnoDetail")) return status.message();
+  return status.message() + ": " + detail->ToString();
+}
+
 inline void must(const std::string& where, const arrow::Status& status) {
-  if (!status.ok()) fail_at(where, status.message());
+  if (!status.ok()) fail_at(where, reason_of(status));
 }
 
 template <typename T>
 T must(const std::string& where, arrow::Result<T> result) {
-  if (!result.ok()) fail_at(where, result.status().message());
+  if (!result.ok()) fail_at(where, reason_of(result.status()));
   return std::move(result).ValueUnsafe();
 }
 

@@ -24,11 +24,11 @@ struct Processor {
   std::function<RowsOfSplits(const nlohmann::json& recipe, const std::vector<std::string>& files,
                              const std::filesystem::path& folder, bool quiet)>
       fill;
-  // As `fill`, by several processes (data/process/together.h): `start` runs them. `on_a_host`: of these. The folder may
-  // have what a killed build of the same key has left.
+  // As `fill`, by several processes (data/together/together.h): `start` runs them. `on_a_host`: of these. The folder
+  // may have what a killed build of the same key has left.
   std::function<RowsOfSplits(
       const nlohmann::json& recipe, const std::vector<std::string>& files, const std::filesystem::path& folder,
-      std::size_t on_a_host,
+      bool quiet, std::size_t on_a_host,
       const std::function<void(const std::filesystem::path& folder, const std::function<bool()>& must_end)>& start)>
       fill_together = {};
   // As `files`, with size and time of change, where `input` names a store. It may start threads, and runs in a child.

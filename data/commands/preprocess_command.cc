@@ -58,7 +58,7 @@ struct Maker {
   // The script first, and then dtrain itself.
   RowsOfSplits operator()(const std::filesystem::path& folder) const {
     if (workers)
-      return fill_together(recipe, files, folder, workers->on_a_host(),
+      return fill_together(recipe, files, folder, quiet, spread_of(*workers).on_a_host,
                            [this](const std::filesystem::path& made, const std::function<bool()>& must_end) {
                              run_workers(*workers, made, must_end);
                            });
@@ -82,7 +82,10 @@ Maker maker_of(const EntryWanted& wanted, const Processor& processor, bool quiet
 std::optional<WorkerJob> workers_of(const nlohmann::json& request, const Processor& processor) {
   std::optional<WorkerJob> workers = worker_job_of(request);
   if (!workers || !processor.fill_together) return std::nullopt;
-  if (!cache_is_in_store(request)) return workers;
+  if (!cache_is_in_store(request)) {
+    if (const std::string note = spread_of(*workers).note; !note.empty()) say_unless(request)(note);
+    return workers;
+  }
   say_unless(request)("the cache is in an object store, so one process on this node builds the data set");
   return std::nullopt;
 }

@@ -4,21 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "data/process/progress.h"
 #include "data/recipe/recipe.h"
 
 namespace dtrain::data {
-
-struct Progress {
-  int pass = 0, passes = 1;  // over the rows; pass == passes while shuffled rows are written after the last one
-  const char* doing = "";    // "gathering", "transforming", "writing"
-  std::size_t done = 0, all = 0;
-};
-// Called by one thread at a time, but not always by the same.
-using ProgressSink = std::function<void(const Progress&)>;
 
 struct PartReport {
   std::string name;

@@ -4,64 +4,127 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <string_view>
 
 #include "data/base/number_in.h"
 
 namespace dtrain::data {
 namespace {
 
+using FlagWords = std::vector<std::string>;
+
 // A worker that dies takes the others of its job along. Then all begin again, and go on with what is there.
 constexpr int kRestarts = 3;
 constexpr int kWorkerSecondsToEnd = 5;  // once the job is asked to
 
-bool says_count(const std::string& word) { return word.starts_with("--nproc=") || word.starts_with("--num-proc="); }
+constexpr std::string_view kHosts = "--hosts=", kNodes = "--nnodes=";
 
-// Of a list of hosts of which all count. 0: how many nodes there will be is not known here.
-std::int64_t hosts_in(const std::vector<std::string>& nodes) {
-  std::int64_t hosts = 0;
-  for (const std::string& word : nodes) {
-    for (const char* each : {"--hostfile=", "--include=", "--exclude=", "--nnodes="})
-      if (word.starts_with(each)) return 0;
-    if (word.starts_with("--hosts=")) hosts = 1 + std::count(word.begin(), word.end(), ',');
+// The value of a flag of this name. Empty: it is not there.
+std::string_view value_in(const FlagWords& words, std::string_view flag) {
+  for (const std::string& word : words)
+    if (word.starts_with(flag)) return std::string_view(word).substr(flag.size());
+  return {};
+}
+
+// Those flags that do not say how many workers or nodes there are, and on which hosts.
+FlagWords how_reached(const FlagWords& nodes) {
+  FlagWords kept;
+  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(kept), [](const std::string& word) {
+    return !word.starts_with("--nproc=") && !word.starts_with("--num-proc=") && !word.starts_with(kHosts) &&
+           !word.starts_with(kNodes);
+  });
+  return kept;
+}
+
+std::vector<std::string_view> host_names(std::string_view list) {
+  std::vector<std::string_view> names;
+  while (!list.empty()) {
+    names.push_back(list.substr(0, list.find(',')));
+    list.remove_prefix(std::min(list.size(), names.back().size() + 1));
   }
-  return hosts;
+  return names;
+}
+
+struct NodeCount {
+  std::int64_t least = 0, most = 0;
+};
+
+// "N" or "MIN:MAX", which dtrain has checked.
+NodeCount counted_in(std::string_view text) {
+  NodeCount count;
+  const std::size_t colon = text.find(':');
+  const auto number = [](std::string_view digits, std::int64_t& value) {
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  };
+  number(text.substr(0, colon), count.least);
+  count.most = count.least;
+  if (colon != text.npos) number(text.substr(colon + 1), count.most);
+  return count;
+}
+
+std::string nodes_word(std::int64_t least, std::int64_t most) {
+  return least < most ? fmt::format("{}{}:{}", kNodes, least, most) : fmt::format("{}{}", kNodes, most);
+}
+
+// The first hosts have one more if they are no divisor.
+WorkerSpread over_hosts(const FlagWords& nodes, std::string_view list, std::int64_t workers) {
+  std::vector<std::string_view> names = host_names(list);
+  const auto hosts = std::min<std::int64_t>(workers, std::ssize(names));
+  names.resize(static_cast<std::size_t>(hosts));
+  std::string placed;
+  for (std::int64_t i = 0; i < hosts; ++i)
+    placed += fmt::format("{}{}:{}", i == 0 ? "" : ",", names[static_cast<std::size_t>(i)],
+                          workers / hosts + (i < workers % hosts ? 1 : 0));
+  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>((workers + hosts - 1) / hosts)};
+  spread.words.push_back(std::string(kHosts) + placed);
+  if (const NodeCount count = counted_in(value_in(nodes, kNodes)); count.least < count.most && count.least < hosts)
+    spread.words.push_back(nodes_word(count.least, hosts));
+  return spread;
+}
+
+WorkerSpread over_alike(const FlagWords& nodes, NodeCount there, std::int64_t workers) {
+  const std::int64_t most = std::min(workers, there.most), of_each = (workers + most - 1) / most;
+  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>(of_each)};
+  spread.words.push_back(nodes_word(std::min(there.least, most), most));
+  spread.words.push_back(fmt::format("--nproc={}", of_each));
+  if (most * of_each != workers)
+    spread.note = fmt::format(
+        "backend.processor.num_workers: {} processes cannot be divided evenly among {} nodes, so each node has {}, "
+        "which are {} in all",
+        workers, most, of_each, most * of_each);
+  return spread;
 }
 
 }  // namespace
-
-std::size_t WorkerJob::on_a_host() const {
-  const std::int64_t all = workers.value_or(1);
-  if (nodes.empty()) return static_cast<std::size_t>(all);
-  const std::int64_t hosts = hosts_in(nodes);
-  return workers && hosts > 0 ? static_cast<std::size_t>((all + hosts - 1) / hosts) : 1;
-}
 
 std::optional<WorkerJob> worker_job_of(const nlohmann::json& request) {
   const nlohmann::json& dataset = request.at("dataset");
   if (dataset.contains("processor")) return std::nullopt;
   WorkerJob job;
   job.dtrain = request.value("dtrain", std::string());
-  job.nodes = request.value("nodes", std::vector<std::string>());
+  job.nodes = request.value("nodes", FlagWords());
   job.workers = number_in(dataset, "num_workers");
   const bool is_one = job.workers ? *job.workers == 1 : job.nodes.empty();
   if (is_one || job.dtrain.empty()) return std::nullopt;
   return job;
 }
 
+WorkerSpread spread_of(const WorkerJob& job) {
+  const std::int64_t workers = job.workers.value_or(1);
+  if (job.nodes.empty())
+    return {{"--engine=local", "--nnodes=1", fmt::format("--nproc={}", workers)}, static_cast<std::size_t>(workers)};
+  if (!job.workers) return {job.nodes};
+  if (const auto list = value_in(job.nodes, kHosts); !list.empty()) return over_hosts(job.nodes, list, workers);
+  const NodeCount there = counted_in(value_in(job.nodes, kNodes));
+  return over_alike(job.nodes, there.most > 0 ? there : NodeCount{workers, workers}, workers);
+}
+
 std::vector<std::string> worker_job_words(const WorkerJob& job, const std::string& folder) {
-  std::vector<std::string> words = {job.dtrain, "run"};
-  if (job.nodes.empty()) {
-    words.insert(words.end(), {"--engine=local", "--nnodes=1", fmt::format("--nproc={}", job.workers.value_or(1))});
-  } else {
-    std::copy_if(job.nodes.begin(), job.nodes.end(), std::back_inserter(words),
-                 [&](const std::string& word) { return !job.workers || !says_count(word); });
-    // A host's slots are for training: by them, the first hosts would get all workers.
-    if (job.workers && hosts_in(job.nodes) > 0)
-      words.push_back(fmt::format("--nproc={}", job.on_a_host()));
-    else if (job.workers)
-      words.push_back(fmt::format("--num-proc={}", *job.workers));
-  }
+  FlagWords words = {job.dtrain, "run"};
+  const WorkerSpread spread = spread_of(job);
+  words.insert(words.end(), spread.words.begin(), spread.words.end());
   words.push_back(fmt::format("--max-restarts={}", kRestarts));
   words.push_back(fmt::format("--shutdown-timeout={}", kWorkerSecondsToEnd));
   words.insert(words.end(), {"--use-gpu=no", "--quiet", "--no-python",

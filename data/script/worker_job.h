@@ -1,6 +1,5 @@
 #pragma once
-// The job of dtrain's own whose workers share the work of the native processor: one on each node, or several here.
-// Pure.
+// The job of dtrain's own whose workers share the work of the native processor, on several nodes or here. Pure.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,15 +11,22 @@ namespace dtrain::data {
 
 struct WorkerJob {
   std::string dtrain;              // the program; dtrain-data is beside it
-  std::vector<std::string> nodes;  // flags that say where: cli/data/data_nodes.h. Empty: here
+  std::vector<std::string> nodes;  // flags that start one worker on each node: cli/data/data_nodes.h. Empty: here
   std::optional<std::int64_t> workers;
-
-  // Workers that share a host's memory and cores, at most. Of nodes that are no plain list of hosts it is not known: 1.
-  std::size_t on_a_host() const;
 };
 
 // Of a request (data/commands/data_command.h). Nothing: one process does all.
 std::optional<WorkerJob> worker_job_of(const nlohmann::json& request);
+
+// Where the workers are: as many as were asked for, and on each node as many as on the others, or one more. Hosts of a
+// list may differ by one. Nodes of a scheduler are alike, so there may be more workers than were asked for. Where it is
+// not known how many nodes there are, each worker has a node of its own.
+struct WorkerSpread {
+  std::vector<std::string> words;  // flags of dtrain run
+  std::size_t on_a_host = 1;       // workers that share a host's memory and cores, at most
+  std::string note{};              // for the user, if there are more than were asked for
+};
+WorkerSpread spread_of(const WorkerJob& job);
 
 // The command that does the work on `folder`.
 std::vector<std::string> worker_job_words(const WorkerJob& job, const std::string& folder);

@@ -26,13 +26,13 @@ class SharedBuild:
             rows = "".join(f"{row},{row * 37 % 101},word {row * row % 17}\n" for row in range(file, ROWS, 4))
             (self.folder / f"in/{file}.csv").write_text("id,x,word\n" + rows)
 
-    def write(self, cache, config="", processor=""):
-        """The config with this cache. Its name."""
-        path = self.folder / f"{cache}.yaml"
+    def write(self, name, config="", processor="", cache=""):
+        """The config with a cache of this name, or `cache`. Its own name."""
+        path = self.folder / f"{name}.yaml"
         path.write_text(f"dataset:\n  input: {self.folder}/in\n"
                         "  steps: [{normalize: {x: zscore}}, {vocabulary: {word: {size: 5}}}, {dedup: [x, word]}]\n"
                         f"{config or self.config}"
-                        f"  cache_dir: {self.folder}/{cache}\n"
+                        f"  cache_dir: {cache or self.folder / name}\n"
                         f"  processor: {{memory_limit_bytes: {MEMORY}, parallelism: 8{processor}}}\n")
         return str(path)
 

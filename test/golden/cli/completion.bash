@@ -126,7 +126,7 @@ _dtrain() {
     predict) local _dtrain_flags="$_dtrain_flags --recipe --filter --without --keep"; _dtrain_run 2 ;;
     launch) _dtrain_run 2 ;;
     shim) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--help'; else :; fi ;;
-    agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--relay --help'; else :; fi ;;
+    agent) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--relay --look --help'; else :; fi ;;
     logs) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--ranks --rank -r --grep -g --since --attempt --stdout --stderr --follow -f --help'; else compopt -o dirnames; fi ;;
     status) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--job --json --help'; else :; fi ;;
     flight) if [[ $_dtrain_typed == -* ]]; then _dtrain_offer '--json --help'; else compopt -o dirnames; fi ;;

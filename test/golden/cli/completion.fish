@@ -54,6 +54,7 @@ complete -c dtrain -n 'test (__dtrain_place) = command' -a launch -d 'do what to
 complete -c dtrain -n 'test (__dtrain_place) = command' -a shim -d 'run COMMAND so that torchrun is dtrain in all that it starts'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a agent -d 'be the agent of one node: for engines, which start it'
 complete -c dtrain -n 'test (__dtrain_place) = agent' -l relay -d 'dial back to the submitter that standard input names'
+complete -c dtrain -n 'test (__dtrain_place) = agent' -l look -x -d 'say whether this node sees a folder of the cache, and end'
 complete -c dtrain -n 'test (__dtrain_place) = command' -a logs -d 'print what workers have written to files'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l ranks -x -d 'only these local ranks, e.g. 0,5-7'
 complete -c dtrain -n 'test (__dtrain_place) = logs' -l rank -s r -x -d 'the same as --ranks'

@@ -148,7 +148,7 @@ _dtrain() {
     predict) _dtrain_run '--recipe=[INPUT is raw: apply this recipe.json, or `config`'\''s]:FILE: ' '--filter[--recipe: its filters leave rows out, too]' '--without=[--recipe: leave out these columns, such as the label]:COLUMNS: ' '--keep=[--recipe: SCRIPT gets these of INPUT too, such as an id]:COLUMNS: ' ;;
     launch) _dtrain_run ;;
     shim) _arguments --help'[tell about this command]' ;;
-    agent) _arguments --help'[tell about this command]' '--relay[dial back to the submitter that standard input names]' ;;
+    agent) _arguments --help'[tell about this command]' '--relay[dial back to the submitter that standard input names]' '--look=[say whether this node sees a folder of the cache, and end]:FOLDER: ' ;;
     logs) _arguments --help'[tell about this command]' '--ranks=[only these local ranks, e.g. 0,5-7]:RANKS: ' '--rank=[the same as --ranks]:RANK: ' '-r[the same as --ranks]:RANK: ' '--grep=[only lines that contain TEXT]:TEXT: ' '-g[only lines that contain TEXT]:TEXT: ' '--since=[only what was written since TIME: 10m, 13:00, 2026-11-21T13:00]:TIME: ' '--attempt=[the rounds after N restarts; without it, the last round]:N: ' '--stdout[only stdout]' '--stderr[only stderr]' '--follow[keep printing what is written, in new rounds too]' '-f[keep printing what is written, in new rounds too]' '1:folder:_files -/' ;;
     status) _arguments --help'[tell about this command]' '--job=[only this job, by its --rdzv-id]:ID: ' '--json[print it as JSON]' ;;
     flight) _arguments --help'[tell about this command]' '--json[print it as JSON]' '1:folder:_files -/' ;;

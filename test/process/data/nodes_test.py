@@ -6,87 +6,15 @@ import fcntl
 import json
 import os
 import pathlib
-import re
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 import unittest
 
-import numpy
-import pyarrow
 import pyarrow.csv
-import pyarrow.parquet as parquet
 
-BIN = pathlib.Path(os.environ["DTRAIN_BIN_DIR"])
-PROGRAM, DTRAIN = BIN / "dtrain-data", BIN / "dtrain"
-ROWS = 4000
-DEADLINE = 60
-MEMORY = 128 << 20
-STEPS = [
-    {"cast": {"n": "int64"}},
-    {"filter": {"column": "n", "op": ">", "value": -80}},
-    {"fill": {"x": "mean", "city": "mode"}},
-    {"normalize": {"x": "zscore", "n": "minmax"}},
-    {"dedup": ["key", "city"]},
-    {"vocabulary": {"city": {"size": 4, "output": "one_hot"}, "word": {"size": 100}}},
-]
-
-
-def raw(rows=ROWS):
-    draw = numpy.random.default_rng(3)
-    holes = draw.random(rows) < 0.1
-    return pyarrow.table({
-        "id": numpy.arange(rows),
-        "x": pyarrow.array(draw.normal(5, 3, rows), mask=holes),
-        "n": draw.integers(-100, 100, rows).astype(numpy.int32),
-        "key": draw.integers(0, rows // 2, rows),
-        "city": pyarrow.array([f"city {min(number, 9)}" for number in draw.geometric(0.3, rows)], mask=holes),
-        "word": [f"word {number}" for number in draw.integers(0, 300, rows)],
-    })
-
-
-def bytes_in(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def until(ready, what):
-    end = time.monotonic() + DEADLINE
-    while not ready():
-        if time.monotonic() > end:
-            raise AssertionError(f"{what} did not come within {DEADLINE} s")
-        time.sleep(0.005)  # tidy: allow sleep, because files and /proc send no events; the deadline is above
-
-
-def children_of(pid):
-    try:
-        return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def content_of(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def is_gone(pid):
-    """It has ended, whether or not somebody has waited for it."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def has_lock(file):
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
+from nodes_case import (DEADLINE, PROGRAM, WithInput, WithJobs, bytes_in, has_lock, is_gone, raw, until)
 
 
 def cpu_of(pid):
@@ -134,42 +62,6 @@ class Seen:
         os.close(self.fd)
 
 
-class WithInput(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="dtrain-nodes-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.number = 0
-        (self.folder / "in").mkdir()
-        table = raw()
-        for number, begin in enumerate(range(0, ROWS, ROWS // 2)):
-            parquet.write_table(table.slice(begin, ROWS // 2), self.folder / f"in/{number}.parquet", row_group_size=150)
-
-    def recipe(self, **more):
-        return {"input": [str(self.folder / "in")], "steps": STEPS, "parallelism": 7, "row_group_rows": 100,
-                "memory_limit_bytes": MEMORY, "threads": 2, **more}
-
-    def start(self, recipe, processes, folder=None):
-        self.number += 1
-        folder = folder or self.folder / f"made-{self.number}"
-        folder.mkdir(exist_ok=True)
-        path = self.folder / f"{self.number}.json"
-        path.write_text(json.dumps(recipe))
-        process = subprocess.Popen([PROGRAM, "process", path, folder, *([str(processes)] if processes else [])],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process, folder
-
-    def make(self, recipe, processes, code=0):
-        process, folder = self.start(recipe, processes)
-        out, error = process.communicate(timeout=DEADLINE)
-        self.assertEqual(process.returncode, code, error)
-        return (bytes_in(folder), json.loads(out)) if code == 0 else (bytes_in(folder), error)
-
-
 class SameBytes(WithInput):
     def same(self, recipe):
         alone, report = self.make(recipe, 0)
@@ -192,21 +84,13 @@ class SameBytes(WithInput):
         self.same(self.recipe(steps=[{"filter": {"column": "n", "op": "<", "value": 50}}], parallelism=20))
 
     def test_text_and_a_part_without_rows(self):
-        pyarrow.csv.write_csv(raw(), self.folder / "rows.csv")
+        pyarrow.csv.write_csv(raw(self.rows), self.folder / "rows.csv")
         self.same(self.recipe(input=[str(self.folder / "rows.csv")], parallelism=None,
                               split={"train": 0.9999, "rest": 0.0001}))
 
 
 class Loss(WithInput):
     """The work of processes that die, or end with an error."""
-
-    def workers_of(self, process):
-        """Those that have begun."""
-        found = []
-        for pid in children_of(process.pid):
-            if b"work" in content_of(pathlib.Path(f"/proc/{pid}/cmdline")).split(b"\0"):
-                found.append(pid)
-        return found
 
     def slow(self):
         """A recipe of many parts, so that there is time to look."""
@@ -371,40 +255,8 @@ class Loss(WithInput):
         self.assertLess(cpu_of(worker.pid) - before, 0.3)
 
 
-class Preprocess(WithInput):
+class Preprocess(WithJobs):
     """Jobs that `dtrain preprocess` starts, on this host."""
-
-    def begin(self, cache, workers, steps=None, parallelism=27):
-        config = {"dataset": {"input": str(self.folder / "in"), "steps": steps or STEPS, "row_group_rows": 100},
-                  "backend": {"cache_dir": str(self.folder / cache),
-                              "processor": {"num_workers": workers, "parallelism": parallelism,
-                                            "memory_limit_bytes": MEMORY}}}
-        path = self.folder / f"{cache}-{workers}.json"
-        path.write_text(json.dumps(config))
-        process = subprocess.Popen([DTRAIN, "preprocess", "--json", "--threads=1", "--config", path], text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def build(self, cache, workers, **options):
-        process = self.begin(cache, workers, **options)
-        out, error = process.communicate(timeout=DEADLINE)
-        self.assertEqual(process.returncode, 0, error)
-        return {name: data for name, data in bytes_in(pathlib.Path(json.loads(out)["folder"])).items()
-                if name != "meta.json"}
-
-    def left(self, cache):
-        return [path.name for path in (self.folder / cache).iterdir() if path.name != ".lock"]
-
-    def working(self, cache):
-        """A build whose workers have finished a part."""
-        process = self.begin(cache, 2)
-        until(lambda: process.poll() is not None or list((self.folder / cache).glob("*/.work/pass-0/*.done")), "a part")
-        self.assertIsNone(process.poll())
-        return process
 
     def test_workers_of_a_job_make_the_same_entry_and_one_is_found_again(self):
         alone = self.build("alone", 1)
@@ -423,11 +275,6 @@ class Preprocess(WithInput):
         entry = pathlib.Path(json.loads(out)["folder"])
         self.assertEqual({name: data for name, data in bytes_in(entry).items() if name != "meta.json"},
                          self.build("alone", 1))
-
-    def workers_at(self, place):
-        return [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")
-                if re.fullmatch(rb"[^\0]*dtrain-data\0work\0" + re.escape(os.fsencode(place)) + rb"\0",
-                                content_of(path))]
 
     def test_a_worker_that_stands_still_holds_up_nobody_once_the_work_has_failed(self):
         process = self.working("cache")

@@ -37,6 +37,13 @@ class Preprocess(OnHosts):
         self.assertEqual(self.build.workers(), ["0 of 3", "1 of 3", "2 of 3"])
         self.assertEqual(self.build.built("cache"), self.build.built("alone"))
 
+    def test_a_number_of_processes_is_spread_evenly(self):
+        self.preprocess(self.build.write("cache", processor=", num_workers: 5"))
+        self.assertEqual(self.build.workers(), [f"{rank} of 5" for rank in range(5)])
+        self.build.log.unlink()
+        self.preprocess(self.build.write("other", processor=", num_workers: 2"))
+        self.assertEqual(self.build.workers(), ["0 of 2", "1 of 2"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -34,8 +34,11 @@ TEST_CASE("data nodes: one node has no words") {
 
 TEST_CASE("data nodes: a process on each host of a list, as they are reached for the job") {
   CHECK(nodes_of("hosts: ['a:8', 'b:8']\nssh: ssh -p 22\nnproc: 8\nmax_restarts: 2") ==
-        NodeWords{"--hosts=a:8,b:8", "--ssh=ssh -p 22", "--nproc=1"});
+        NodeWords{"--hosts=a,b", "--ssh=ssh -p 22", "--nproc=1"});
   CHECK(nodes_of("hosts: [a, b, c]\nnnodes: '2:3'") == NodeWords{"--hosts=a,b,c", "--nnodes=2:3", "--nproc=1"});
+  CHECK(nodes_of("hosts: ['n[1-4]:8', '[fe80::1]:8']\nexclude: n2\nnnodes: 3") ==
+        NodeWords{"--hosts=n1,n3,n4", "--nproc=1"});
+  CHECK(nodes_of("hosts: [a, '[fe80::1]:8']") == NodeWords{"--hosts=a,[fe80::1]", "--nproc=1"});
 }
 
 TEST_CASE("data nodes: on a cluster one on each node, or on as many as the job has") {
@@ -49,20 +52,24 @@ TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that
   CHECK(nodes_of(job).empty());
   CHECK(nodes_of(job, {{"SLURM_JOB_NUM_NODES", "1"}}).empty());
   std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
+  env["SLURM_JOB_CPUS_PER_NODE"] = "6(x3)";
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=6", "--nnodes=3", "--nproc=1"});
+  env.erase("SLURM_JOB_CPUS_PER_NODE");
   env["SLURM_CPUS_ON_NODE"] = "8";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nproc=1"});
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=3", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: -c 2\nnnodes: 2", env) ==
         NodeWords{"--engine=slurm", "--srun=-c 2", "--nnodes=2", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: --constraint=x-c", env) ==
-        NodeWords{"--engine=slurm", "--srun=--constraint=x-c --cpus-per-task=8", "--nproc=1"});
+        NodeWords{"--engine=slurm", "--srun=--constraint=x-c --cpus-per-task=8", "--nnodes=3", "--nproc=1"});
+  CHECK(nodes_of(job + "\nsrun: -N 2 -c 2", env) == NodeWords{"--engine=slurm", "--srun=-N 2 -c 2", "--nproc=1"});
   env["SLURM_CPUS_PER_TASK"] = "4";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=4", "--nproc=1"});
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=4", "--nnodes=3", "--nproc=1"});
   env["SRUN_CPUS_PER_TASK"] = "4";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
   env.erase("SRUN_CPUS_PER_TASK");
   env.erase("SLURM_CPUS_PER_TASK");
   CHECK(nodes_of(job + "\nnnodes: 1", env).empty());
   env["SLURM_JOB_CPUS_PER_NODE"] = "8(x2),4";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nproc=1"});
+  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
 }

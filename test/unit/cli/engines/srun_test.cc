@@ -53,6 +53,13 @@ TEST_CASE("on a login host the engine slurm is srun with a dtrain on each node")
   CHECK(std::count(own.begin(), own.end(), "--cpus-per-task=2") == 0);
 }
 
+TEST_CASE("the nodes of an allocation are asked by a step like that of the job") {
+  const Words step = **srun({"--engine", "slurm", "--nnodes", "2", "--srun", "-p gpu -o out"});
+  CHECK(srun_that_looks(step, login(), "/cache/k.tmp.j") ==
+        Words{"/usr/bin/srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=2", "--wait=60", "-p", "gpu", "-o", "out",
+              "--output=all", "--error=all", "/opt/dtrain", "agent", "--look=/cache/k.tmp.j"});
+}
+
 TEST_CASE("in a step, and for other engines, srun is not needed") {
   CHECK_FALSE(srun({})->has_value());
   Host step = login();

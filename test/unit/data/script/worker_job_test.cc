@@ -25,8 +25,7 @@ TEST_CASE("workers of native: one process does all unless there are several node
   CHECK(job_of({{"num_workers", nullptr}}, nodes));
   const auto here = job_of({{"num_workers", 3}}, Json::object());
   REQUIRE(here);
-  CHECK(here->on_a_host() == 3);
-  CHECK(job_of({{"num_workers", 3}}, nodes)->on_a_host() == 2);
+  CHECK(here->workers == 3);
 }
 
 TEST_CASE("workers of native: the job that they are of") {
@@ -42,14 +41,51 @@ TEST_CASE("workers of native: the job that they are of") {
   const Words nodes = {"--hosts=a,b", "--nproc=1"};
   CHECK(worker_job_words({"/opt/bin/dtrain", nodes, {}}, "/cache/F") ==
         words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--nproc=1"}));
-  CHECK(worker_job_words({"/opt/bin/dtrain", nodes, 4}, "/cache/F") ==
-        words({"/opt/bin/dtrain", "run", "--hosts=a,b", "--nproc=2"}));
-  const Words slots = {"--hosts=a:8,b:8", "--nproc=1"}, ray = {"--engine=ray", "--num-proc=auto"};
-  CHECK(worker_job_words({"/opt/bin/dtrain", slots, 3}, "/cache/F") ==
-        words({"/opt/bin/dtrain", "run", "--hosts=a:8,b:8", "--nproc=2"}));
-  CHECK(WorkerJob{"/opt/bin/dtrain", slots, 3}.on_a_host() == 2);
-  CHECK(worker_job_words({"/opt/bin/dtrain", ray, 4}, "/cache/F") ==
-        words({"/opt/bin/dtrain", "run", "--engine=ray", "--num-proc=4"}));
+}
+
+TEST_CASE("workers of native: they are as many as were asked for, evenly on the nodes") {
+  using Words = std::vector<std::string>;
+  struct Row {
+    Words nodes;
+    std::optional<std::int64_t> workers;
+    Words words;
+    std::size_t on_a_host;
+    std::string note{};
+  };
+  const Words local, hosts = {"--hosts=a,b,c", "--ssh=ssh -p 22", "--nproc=1"};
+  const Words some = {"--hosts=a,b,c", "--nnodes=2:3", "--nproc=1"};
+  const Words slurm = {"--engine=slurm", "--srun=-c 8", "--nnodes=3", "--nproc=1"};
+  const Words range = {"--engine=ray", "--nnodes=2:4", "--nproc=1"}, ray = {"--engine=ray", "--num-proc=auto"};
+  const Row rows[] = {
+      {local, 3, {"--engine=local", "--nnodes=1", "--nproc=3"}, 3},
+      {hosts, {}, hosts, 1},
+      {hosts, 2, {"--ssh=ssh -p 22", "--hosts=a:1,b:1"}, 1},
+      {hosts, 3, {"--ssh=ssh -p 22", "--hosts=a:1,b:1,c:1"}, 1},
+      {hosts, 5, {"--ssh=ssh -p 22", "--hosts=a:2,b:2,c:1"}, 2},
+      {hosts, 6, {"--ssh=ssh -p 22", "--hosts=a:2,b:2,c:2"}, 2},
+      {some, 4, {"--hosts=a:2,b:1,c:1", "--nnodes=2:3"}, 2},
+      {some, 2, {"--hosts=a:1,b:1"}, 1},
+      {slurm, {}, slurm, 1},
+      {slurm, 2, {"--engine=slurm", "--srun=-c 8", "--nnodes=2", "--nproc=1"}, 1},
+      {slurm, 6, {"--engine=slurm", "--srun=-c 8", "--nnodes=3", "--nproc=2"}, 2},
+      {slurm,
+       4,
+       {"--engine=slurm", "--srun=-c 8", "--nnodes=3", "--nproc=2"},
+       2,
+       "backend.processor.num_workers: 4 processes cannot be divided evenly among 3 nodes, so each node has 2, which "
+       "are 6 in all"},
+      {range, 3, {"--engine=ray", "--nnodes=2:3", "--nproc=1"}, 1},
+      {range, 8, {"--engine=ray", "--nnodes=2:4", "--nproc=2"}, 2},
+      {ray, {}, ray, 1},
+      {ray, 4, {"--engine=ray", "--nnodes=4", "--nproc=1"}, 1},
+  };
+  for (const Row& row : rows) {
+    const WorkerSpread spread = spread_of({"/opt/bin/dtrain", row.nodes, row.workers});
+    CAPTURE(row.nodes, row.workers.value_or(0));
+    CHECK(spread.words == row.words);
+    CHECK(spread.on_a_host == row.on_a_host);
+    CHECK(spread.note == row.note);
+  }
 }
 
 TEST_CASE("workers of native: what tells how nodes meet goes along, and flags of the job that wants the data do not") {

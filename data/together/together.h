@@ -12,7 +12,7 @@
 #include <string>
 
 #include "data/process/process.h"
-#include "data/process/task_folder.h"
+#include "data/together/task_folder.h"
 
 namespace dtrain::data {
 
@@ -21,15 +21,17 @@ namespace dtrain::data {
 // later others are still there.
 using StartWorkers = std::function<void(const std::filesystem::path& folder, const std::function<bool()>& must_end)>;
 
-// The files are the same byte for byte as those of process() with this memory limit, however many processes there are.
-// The limit is for each of them; `on_a_host`: so many are on a host, and share what is a quarter of the memory if the
-// recipe has no limit. FOLDER is empty, or has what is left of the same work. Throws as process() does, and what
-// `start` throws. After an error the folder is empty.
-ProcessReport process_together(const Recipe& recipe, const std::filesystem::path& folder, std::size_t on_a_host,
-                               const StartWorkers& start);
+struct TogetherOptions {
+  // So many of the processes are on a host, and share what is a quarter of the memory if the recipe has no limit.
+  std::size_t on_a_host = 1;
+  ProgressSink progress{};  // told as often as `must_end` is called
+};
 
-// The text of an error is about a disk, or a quota, that is full.
-bool says_disk_full(const std::string& what);
+// The files are the same byte for byte as those of process() with this memory limit, however many processes there are.
+// The limit is for each of them. FOLDER is empty, or has what is left of the same work. Throws as process() does, and
+// what `start` throws. After an error the folder is empty.
+ProcessReport process_together(const Recipe& recipe, const std::filesystem::path& folder,
+                               const TogetherOptions& options, const StartWorkers& start);
 
 // Does parts of the work until all is done, or one of the processes has failed: that one's error is then in the folder.
 // `on_a_host`: of the processes, which share its cores. `patience`: for the folder to be seen here. Throws DataError:

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/process/task_core.h"
+#include "data/together/task_core.h"
 
 namespace dtrain::data {
 
@@ -41,6 +41,9 @@ class TaskFolder {
   // All other processes end. The first one that fails counts.
   void fail(const std::string& why) const;
   std::optional<std::string> failure() const;
+
+  // How many tasks of a phase have their result. Nothing: no process has begun it.
+  std::optional<std::size_t> results(const std::string& phase) const;
 
   // A file that is being written.
   std::string draft() const;

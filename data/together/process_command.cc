@@ -1,4 +1,4 @@
-#include "data/process/process_command.h"
+#include "data/together/process_command.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "data/process/process.h"
-#include "data/process/together.h"
+#include "data/together/together.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -73,9 +73,36 @@ nlohmann::json read_json(const std::string& path) {
 // fmt::print() would throw if standard error is closed or full.
 void say(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
+// Those that are there when this goes are killed.
+class Children {
+ public:
+  Children() = default;
+  ~Children() {
+    kill_all();
+    for (const pid_t each : pids_) ::waitpid(each, nullptr, 0);
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  void add(pid_t pid) { pids_.push_back(pid); }
+  void kill_all() const {
+    for (const pid_t each : pids_) ::kill(each, SIGKILL);
+  }
+  // Whether one has not ended.
+  bool are_there() {
+    std::erase_if(pids_, [](pid_t each) { return ::waitpid(each, nullptr, WNOHANG) != 0; });
+    return !pids_.empty();
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
 pid_t started(const std::filesystem::path& folder, int rank, int count) {
   const pid_t parent = ::getpid(), child = ::fork();
-  if (child < 0) throw DataError("dtrain: fork() has failed");
+  if (child < 0)
+    throw std::system_error(errno, std::generic_category(),
+                            fmt::format("process {} of {} cannot be started: fork", rank + 1, count));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const auto& [name, value] :
@@ -87,18 +114,15 @@ pid_t started(const std::filesystem::path& folder, int rank, int count) {
 
 // On this host, without a job of dtrain's. What a process that has died leaves undone is done at the end.
 ProcessReport by_processes(const Recipe& recipe, const std::filesystem::path& folder, int count) {
-  return process_together(recipe, folder, static_cast<std::size_t>(count),
+  return process_together(recipe, folder, {static_cast<std::size_t>(count)},
                           [count](const std::filesystem::path& made, const auto& must_end) {
-                            std::vector<pid_t> children;
-                            for (int rank = 0; rank < count; ++rank) children.push_back(started(made, rank, count));
-                            for (bool told = false; const pid_t child : children)
-                              while (::waitpid(child, nullptr, WNOHANG) == 0) {
-                                if (!told && must_end()) {
-                                  for (const pid_t each : children) ::kill(each, SIGKILL);
-                                  told = true;
-                                }
-                                ::poll(nullptr, 0, kEndLookMs);
-                              }
+                            Children children;
+                            for (int rank = 0; rank < count; ++rank) children.add(started(made, rank, count));
+                            for (bool told = false; children.are_there(); ::poll(nullptr, 0, kEndLookMs)) {
+                              if (told || !must_end()) continue;
+                              children.kill_all();
+                              told = true;
+                            }
                           });
 }
 

@@ -1,5 +1,5 @@
 // Tested by test/process/data/nodes_test.py.
-#include "data/process/plan_file.h"
+#include "data/together/plan_file.h"
 
 #include <fmt/format.h>
 

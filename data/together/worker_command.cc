@@ -7,8 +7,9 @@
 #include <exception>
 #include <string>
 
-#include "data/process/together.h"
+#include "data/os/disk_full.h"
 #include "data/shared/shared_files.h"
+#include "data/together/together.h"
 #include "dtrain/data_errors.h"
 
 namespace dtrain::data {
@@ -36,10 +37,11 @@ int run_worker(const std::filesystem::path& folder) {
   } catch (const std::exception& error) {
     why = error.what();
   }
+  // The process that began takes the last turn. It finds the disk full too, and says it once for all; a restart would
+  // be for nothing.
+  if (says_disk_full(why)) return 0;
   std::fputs((why + "\n").c_str(), stderr);
-  // The process that began takes the last turn. It finds the disk full too, and says it; a restart would be for
-  // nothing.
-  return says_disk_full(why) ? 0 : kCannotWork;
+  return kCannotWork;
 }
 
 }  // namespace dtrain::data

@@ -1,5 +1,5 @@
 // Tested by test/process/data/nodes_test.py.
-#include "data/process/task_folder.h"
+#include "data/together/task_folder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -37,16 +37,21 @@ std::string beside_task(const std::string& folder, std::size_t task) { return fm
 
 std::string own_name() { return fmt::format("{} (process {})", host_name(""), ::getpid()); }
 
-// Those that are there.
-void see_results(const std::string& folder, std::size_t count, TaskCore& core) {
+// `seen` gets the name of each result that is there. Returns why it cannot be said.
+template <class Seen>
+std::error_code for_results(const std::string& folder, const Seen& seen) {
   std::error_code error;
-  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (!name.ends_with(kDone)) continue;
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error))
+    if (const std::string name = at->path().filename().string(); name.ends_with(kDone)) seen(name);
+  return error;
+}
+
+void see_results(const std::string& folder, std::size_t count, TaskCore& core) {
+  const std::error_code error = for_results(folder, [&](const std::string& name) {
     std::size_t task = count;
     std::from_chars(name.data(), name.data() + name.size(), task);
     if (task < count) core.done(task, task_now());
-  }
+  });
   if (error) throw_of_path(folder, error.value());
   core.looked();
 }
@@ -172,6 +177,12 @@ void TaskFolder::share(const std::string& phase, std::size_t count, std::size_t 
 void TaskFolder::fail(const std::string& why) const { link_content(folder_, folder_ + "/failed", why, Durable::no); }
 
 std::optional<std::string> TaskFolder::failure() const { return read_shared(folder_ + "/failed"); }
+
+std::optional<std::size_t> TaskFolder::results(const std::string& phase) const {
+  std::size_t count = 0;
+  if (for_results(folder_ + "/" + phase, [&](const std::string&) { ++count; })) return std::nullopt;
+  return count;
+}
 
 void TaskFolder::check_others() const {
   if (is_there(folder_ + "/failed")) throw OtherFailed{};

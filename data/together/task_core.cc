@@ -1,4 +1,4 @@
-#include "data/process/task_core.h"
+#include "data/together/task_core.h"
 
 #include <algorithm>
 

@@ -1,0 +1,218 @@
+// Tested by test/process/data/nodes_test.py.
+#include "data/together/together.h"
+
+#include <arrow/compute/initialize.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "data/arrow/arrow_calls.h"
+#include "data/base/packed.h"
+#include "data/os/host_name.h"
+#include "data/shared/shared_files.h"
+#include "data/together/plan_file.h"
+#include "data/together/shared_job.h"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSightLookMs = 50;
+constexpr std::chrono::seconds kAfterFailure{3};  // for the others to see it
+constexpr std::chrono::seconds kAfterWhole{30};   // for the others to read all results
+
+// An error of the process that has failed, as that has thrown it.
+std::string failure_text(const std::string& recipe_key, const std::string& what) {
+  Packer packer;
+  packer.put_text(recipe_key);
+  packer.put_text(what);
+  return packer.take();
+}
+
+[[noreturn]] void throw_failure(const std::string& text) {
+  Unpacker unpacker(text);
+  const std::string key(unpacker.text()), what(unpacker.text());
+  if (key.empty()) throw DataError(what);
+  throw RecipeError(key, what.substr(std::min(what.size(), ("dtrain: " + key + ": ").size())));
+}
+
+std::string await_plan(const fs::path& folder, std::chrono::milliseconds patience) {
+  const std::string path = (work_folder(folder) / "plan.json").string();
+  const auto until = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    if (auto text = read_shared(path)) return *text;
+    if (std::chrono::steady_clock::now() > until)
+      throw DataError(
+          fmt::format("dtrain: backend.cache_dir: the node {} does not see {}, where the nodes share their "
+                      "work; name a folder that all nodes have",
+                      host_name(""), folder.string()));
+    ::poll(nullptr, 0, kSightLookMs);
+  }
+}
+
+ProcessReport finished(SharedJob& job, const fs::path& work) {
+  job.run();
+  // From here on the parts do not have the names by which others would find them.
+  if (::unlink((work / "plan.json").c_str()) != 0) throw_of_path((work / "plan.json").string(), errno);
+  ProcessReport report = job.finish();
+  std::error_code error;
+  fs::remove_all(work, error);
+  if (error) fail_at(work.string(), error.message());
+  return report;
+}
+
+// The line that shows progress, as others make it. It is gone at the end, however that comes.
+class ProgressShown {
+ public:
+  ProgressShown(SharedJob& job, const fs::path& work, const ProgressSink& sink)
+      : tasks_(work.string(), Seat{}), watch_(job.phases(), job.passes()), sink_(sink) {}
+  ~ProgressShown() {
+    if (is_shown_) sink_({});
+  }
+  ProgressShown(const ProgressShown&) = delete;
+  ProgressShown& operator=(const ProgressShown&) = delete;
+
+  void look() {
+    if (!sink_) return;
+    const auto now = watch_.look([this](const std::string& phase) { return tasks_.results(phase); });
+    if (!now) return;
+    is_shown_ = true;
+    sink_(*now);
+  }
+
+ private:
+  const TaskFolder tasks_;
+  PhaseWatch watch_;
+  const ProgressSink& sink_;
+  bool is_shown_ = false;
+};
+
+// Whether the workers have had the time to see that nothing is left for them.
+std::function<bool()> end_of_patience(const fs::path& work) {
+  using Time = std::chrono::steady_clock;
+  return [work, since = std::optional<Time::time_point>()]() mutable {
+    const bool failed = is_there((work / "failed").string());
+    if (!failed && !is_there((work / "whole").string())) return false;
+    if (!since) since = Time::now();
+    return Time::now() - *since >= (failed ? kAfterFailure : kAfterWhole);
+  };
+}
+
+void throw_if_failed(const fs::path& work) {
+  if (const auto why = read_shared((work / "failed").string())) throw_failure(*why);
+}
+
+void let_workers_do_it(const fs::path& folder, SharedJob& job, const TogetherOptions& options,
+                       const StartWorkers& start) {
+  const fs::path work = work_folder(folder);
+  if (is_there((work / "whole").string())) return;
+  try {
+    ProgressShown shown(job, work, options.progress);
+    start(folder, [&, must_end = end_of_patience(work)] {
+      shown.look();
+      return must_end();
+    });
+  } catch (...) {
+    throw_if_failed(work);  // says more
+    if (!is_there((work / "whole").string())) throw;
+  }
+  throw_if_failed(work);
+}
+
+// All processes end. If that cannot be said to them, this error is thrown on, so that it is not lost.
+void fail_all(const TaskFolder& tasks, const std::string& key, const std::string& what) {
+  try {
+    tasks.fail(failure_text(key, what));
+  } catch (const NotThere&) {
+    throw DataError(what);
+  } catch (const std::exception&) {
+    throw DataError(what);
+  }
+}
+
+}  // namespace
+
+ProcessReport process_together(const Recipe& recipe, const fs::path& folder, const TogetherOptions& options,
+                               const StartWorkers& start) {
+  must("Arrow", arrow::compute::Initialize());
+  const fs::path work = work_folder(folder);
+  try {
+    auto plan = plan_left(recipe, work);
+    const bool goes_on = plan.has_value();
+    if (!goes_on) {
+      clear_folder(folder);
+      fs::create_directory(work);
+      const auto hosts = static_cast<std::int64_t>(std::max<std::size_t>(options.on_a_host, 1));
+      constexpr std::int64_t kLeast = std::int64_t{64} << 20;
+      plan = plan_of(recipe, recipe.memory_limit_bytes ? *recipe.memory_limit_bytes
+                                                       : std::max(memory_limit(recipe) / hosts, kLeast));
+    }
+    const auto limit = (*plan)["memory_limit_bytes"].get<std::int64_t>();
+    auto job = std::make_unique<SharedJob>(recipe, folder, limit, Seat{});
+    const std::uint64_t digest = job->digest();
+    if (goes_on && (*plan)["digest"] != digest) {  // what is there is of another input, or divided otherwise
+      job.reset();
+      clear_folder(folder);
+      fs::create_directory(work);
+      job = std::make_unique<SharedJob>(recipe, folder, limit, Seat{});
+    }
+    (*plan)["digest"] = digest;
+    if (!is_there((work / "plan.json").string()))
+      link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
+    let_workers_do_it(folder, *job, options, start);
+    return finished(*job, work);
+  } catch (const NotThere& gone) {
+    clear_folder(folder);
+    fail_at(gone.path, "it has been removed while it was needed");
+  } catch (...) {
+    clear_folder(folder);
+    throw;
+  }
+}
+
+void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std::chrono::milliseconds patience) {
+  const std::string text = await_plan(folder, patience);
+  const nlohmann::json plan = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!is_plan(plan))
+    throw DataError(
+        fmt::format("dtrain: {} is of another version of dtrain than that of the node {}, {}; all nodes need "
+                    "the same",
+                    (work_folder(folder) / "plan.json").string(), host_name(""), own_version()));
+  const TaskFolder tasks(work_folder(folder).string(), seat);
+  try {
+    must("Arrow", arrow::compute::Initialize());
+    Recipe recipe = parse_recipe(plan.at("recipe"));
+    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    if (!recipe.threads)
+      recipe.threads =
+          std::max<std::int64_t>(1, cores / static_cast<std::int64_t>(std::max<std::size_t>(on_a_host, 1)));
+    check_files(recipe, plan.at("files"));
+    SharedJob job(recipe, folder, plan.at("memory_limit_bytes").get<std::int64_t>(), seat);
+    if (plan.at("digest") != job.digest())
+      throw DataError(
+          fmt::format("dtrain: dataset.input: the node {} sees other rows in the files than the node that "
+                      "began, or has another dtrain; {}",
+                      host_name(""), kSameInput));
+    job.run();
+    link_content(work_folder(folder).string(), (work_folder(folder) / "whole").string(), "", Durable::no);
+  } catch (const OtherFailed&) {
+  } catch (const RecipeError& error) {
+    fail_all(tasks, error.path, error.what());
+  } catch (const DataError& error) {
+    fail_all(tasks, "", error.what());
+  }
+}
+
+}  // namespace dtrain::data
