@@ -24,7 +24,6 @@ namespace {
 constexpr std::array kNodeFlags = {FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,
                                    FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,
                                    FlagId::tls_cert,   FlagId::tls_key,    FlagId::insecure};
-constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
 
 bool is_one(const std::string& count) { return count.empty() || count == "1"; }
 

@@ -18,24 +18,18 @@ namespace {
 // Seconds from the end of the first agent. All end with the job, and each gives its workers up before that.
 constexpr int kWaitForLast = 60;
 
-constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
-
-// Of an allocation a range gets no more than there is: srun --nodes=1-3 in one of two nodes has ended SLURM 22.05's
-// slurmctld.
-Result<NodeRange> nodes_asked_for(const Options& options, const Host& host) {
-  auto range = parse_nnodes(options.text(FlagId::nnodes));
-  if (!range) return options.blame(FlagId::nnodes, range.error());
-  if (const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank))
-    range->max = std::max(range->min, std::min(range->max, *all));
-  return range;
+// An allocation has its number of nodes, and a step takes all that the range allows. srun is told one number, as
+// --nodes=1-3 in an allocation ends SLURM 22.05's slurmctld.
+NodeRange within_allocation(NodeRange asked, const Host& host) {
+  const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank);
+  if (!all) return asked;
+  const int count = std::clamp(*all, asked.min, asked.max);
+  return {count, count};
 }
 
-// "2-4" of 2:4. Nothing: an allocation's own number.
-Result<std::string> nodes_text(const Options& options, const Host& host) {
-  if (!options.given(FlagId::nnodes)) return std::string();
-  const auto range = nodes_asked_for(options, host);
-  if (!range) return range.error();
-  return range->min == range->max ? std::to_string(range->min) : fmt::format("{}-{}", range->min, range->max);
+// "2-4" of 2:4.
+std::string nodes_text(const NodeRange& range) {
+  return range.min == range.max ? std::to_string(range.min) : fmt::format("{}-{}", range.min, range.max);
 }
 
 // Of srun's own words, one that says how many nodes there are, or how many tasks: each node has one.
@@ -68,8 +62,8 @@ bool says_cpus(const std::string& word) {
 
 std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host) {
   if (options.given(FlagId::nnodes)) {
-    const auto range = nodes_asked_for(options, host);
-    return range ? std::optional(*range) : std::nullopt;
+    const auto asked = parse_nnodes(options.text(FlagId::nnodes));
+    return asked ? std::optional(within_allocation(*asked, host)) : std::nullopt;
   }
   const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank);
   return all && !has_nodes_typed(options) ? std::optional(NodeRange{*all, *all}) : std::nullopt;
@@ -101,12 +95,12 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
     return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
   if (find_in_path("srun", host).empty())
     return usage_error("--engine slurm: srun is not in PATH; is this a host of the cluster?");
-  const auto nodes = nodes_text(options, host);
-  if (!nodes) return nodes.error();
+  const auto nodes = parse_nnodes(options.text(FlagId::nnodes));
+  if (!nodes) return options.blame(FlagId::nnodes, nodes.error());
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
-  if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
-  const bool elastic = nodes->find('-') != nodes->npos;
+  if (options.given(FlagId::nnodes)) words.push_back("--nodes=" + nodes_text(within_allocation(*nodes, host)));
+  const bool elastic = nodes->min < nodes->max;
   if (elastic)  // the others go on without a node that is lost
     words.insert(words.end(), {"--no-kill", "--kill-on-bad-exit=0"});
   // With a fixed number srun would wait for ever for the task of a host that is lost, with agents on the others that

@@ -12,6 +12,8 @@
 
 namespace dtrain::cli {
 
+inline constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
+
 // What dtrain becomes: srun, with a dtrain of the same flags on each node. Nothing: the engine is another one, or this
 // is a step already.
 Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOptions& raw, const Options& options,

@@ -63,7 +63,7 @@ TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that
   CHECK(nodes_of(job + "\nsrun: --constraint=x-c", env) ==
         NodeWords{"--engine=slurm", "--srun=--constraint=x-c --cpus-per-task=8", "--nnodes=3", "--nproc=1"});
   CHECK(nodes_of(job + "\nnnodes: 1:4", env) ==
-        NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=1:3", "--nproc=1"});
+        NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=3", "--nproc=1"});
   CHECK(nodes_of(job + "\nnnodes: +2", env) ==
         NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=2", "--nproc=1"});
   CHECK(nodes_of(job + "\nnnodes: 1", env).empty());

@@ -62,14 +62,16 @@ TEST_CASE("the nodes of an allocation are asked by a step like that of the job")
   CHECK(std::count(terminal.begin(), terminal.end(), "--pty") == 0);
 }
 
-TEST_CASE("a range of nodes gets no more than the allocation has") {
+TEST_CASE("of an allocation's nodes a range gets all that it allows") {
   Host allocation = login();
   allocation.env["SLURM_JOB_NUM_NODES"] = "3";
   const auto nodes = [&](const char* typed) {
-    return (**srun({"--engine", "slurm", "--nnodes", typed}, allocation))[3];
+    const Words words = **srun({"--engine", "slurm", "--nnodes", typed}, allocation);
+    CHECK(words[4] == "--no-kill");
+    return words[3];
   };
-  CHECK(nodes("1:4") == "--nodes=1-3");
-  CHECK(nodes("1:2") == "--nodes=1-2");
+  CHECK(nodes("1:4") == "--nodes=3");
+  CHECK(nodes("1:2") == "--nodes=2");
   CHECK(nodes("3:4") == "--nodes=3");
   CHECK(nodes("4:5") == "--nodes=4");  // which srun refuses
 }
