@@ -58,20 +58,39 @@ std::vector<std::string> files_of_recipe(const nlohmann::json& text) {
 // fmt::print() would throw if standard error is closed or full.
 void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
-// On a terminal, as one line that is written over.
-void show_progress(const dtrain::data::Progress& now) { say("\r\033[K" + dtrain::data::progress_text(now)); }
+// On a terminal, a line that is written over. It is gone at the end, however that comes.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet) {
+    if (!quiet && ::isatty(STDERR_FILENO) == 1) sink_ = [this](const dtrain::data::Progress& now) { show(now); };
+  }
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
-dtrain::data::ProgressSink progress_shown(bool quiet) {
-  if (quiet || ::isatty(STDERR_FILENO) != 1) return {};
-  return show_progress;
-}
+  const dtrain::data::ProgressSink& sink() const { return sink_; }
+  void clear() {
+    if (is_shown_) show({});
+  }
+
+ private:
+  void show(const dtrain::data::Progress& now) {
+    const std::string text = dtrain::data::progress_text(now);
+    is_shown_ = !text.empty();
+    say("\r\033[K" + text);
+  }
+
+  dtrain::data::ProgressSink sink_;
+  bool is_shown_ = false;
+};
 
 std::uint64_t fill_by_applying(const dtrain::data::ApplyRequest& request, const std::filesystem::path& folder) {
   return with_codes([&] {
     const auto then = dtrain::data::parse_carried_out(request.recipe, request.recipe_file);
     const dtrain::data::ApplyAsked asked{request.filter, request.without, request.keep, request.parallelism,
                                          request.memory_limit_bytes};
-    const auto rows = dtrain::data::apply(then, asked, request.input, folder, progress_shown(request.quiet));
+    const ProgressLine line(request.quiet);
+    const auto rows = dtrain::data::apply(then, asked, request.input, folder, line.sink());
     return static_cast<std::uint64_t>(rows);
   });
 }
@@ -92,8 +111,8 @@ RowsOfSplits rows_of(const dtrain::data::ProcessReport& report) {
 RowsOfSplits fill_by_recipe(const nlohmann::json& text, const std::vector<std::string>& files,
                             const std::filesystem::path& folder, bool quiet) {
   return with_codes([&] {
-    const dtrain::data::ProgressSink sink = progress_shown(quiet);
-    return rows_of(dtrain::data::process(recipe_of(text, files), folder, sink));
+    const ProgressLine line(quiet);
+    return rows_of(dtrain::data::process(recipe_of(text, files), folder, line.sink()));
   });
 }
 
@@ -101,8 +120,14 @@ RowsOfSplits fill_together(const nlohmann::json& text, const std::vector<std::st
                            const std::filesystem::path& folder, bool quiet, std::size_t on_a_host,
                            const dtrain::data::StartWorkers& start) {
   return with_codes([&] {
-    const dtrain::data::ProgressSink sink = progress_shown(quiet);
-    return rows_of(dtrain::data::process_together(recipe_of(text, files), folder, {on_a_host, sink}, start));
+    ProgressLine line(quiet);
+    dtrain::data::TogetherOptions options{on_a_host, line.sink()};
+    if (!quiet)
+      options.say = [&line](const std::string& text_of_line) {
+        line.clear();
+        say(text_of_line + "\n");
+      };
+    return rows_of(dtrain::data::process_together(recipe_of(text, files), folder, options, start));
   });
 }
 

@@ -5,22 +5,25 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "cli/base/parse_value.h"
+#include "cli/base/text.h"
 #include "cli/config/take_config.h"
 #include "cli/engines/hosts.h"
 #include "cli/engines/sent_words.h"
 #include "cli/engines/srun.h"
 #include "cli/nodes/nodes.h"
 #include "cli/table/flags.h"
+#include "launcher/engines/hostfile.h"
 
 namespace dtrain::cli {
 namespace {
 
 // Where the agents are, and how they are reached.
-constexpr std::array kNodeFlags = {FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,  FlagId::nnodes,
-                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca, FlagId::tls_cert,
-                                   FlagId::tls_key,    FlagId::insecure};
-constexpr const char* kNodesOfAllocation = "SLURM_JOB_NUM_NODES";
+constexpr std::array kNodeFlags = {FlagId::ssh,        FlagId::ssh_fanout, FlagId::spark,
+                                   FlagId::local_addr, FlagId::token_file, FlagId::tls_ca,
+                                   FlagId::tls_cert,   FlagId::tls_key,    FlagId::insecure};
 
 bool is_one(const std::string& count) { return count.empty() || count == "1"; }
 
@@ -33,41 +36,47 @@ bool has_several(const Options& options, const Host& host, const JobNodes& nodes
   return !options.given(FlagId::nnodes) || (range && range->max > 1);
 }
 
-// srun gives a task one CPU where nobody says more. Since SLURM 22.05 it does not take sbatch's number.
+// "8(x2),4" has 4.
+int fewest_cpus(const std::string& of_nodes) {
+  int fewest = 0;
+  for (const std::string& each : split(of_nodes, ',')) {
+    const auto cpus = parse_number(each.substr(0, each.find('(')), 1, kMostRank);
+    if (cpus && (fewest == 0 || *cpus < fewest)) fewest = *cpus;
+  }
+  return fewest;
+}
+
+// srun gives a task one CPU where nobody says more. The step has one task on each node, which is to have all CPUs of
+// the allocation there; srun wants one number for all nodes.
 std::string srun_words(const Options& options, const Host& host) {
   std::string words = options.text(FlagId::srun);
-  const std::string of_nodes = host.variable("SLURM_JOB_CPUS_PER_NODE");  // "8(x3)", or "8(x2),4"
-  const bool are_alike = of_nodes.find(',') == std::string::npos;
-  // salloc says nothing of the node that it runs on.
-  std::string cpus = host.variable("SLURM_CPUS_ON_NODE");
-  if (cpus.empty()) cpus = of_nodes.substr(0, of_nodes.find('('));
   const std::vector<std::string> typed = split_at_blanks(words);
   if (std::any_of(typed.begin(), typed.end(), says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty()) return words;
-  const std::string of_batch = host.variable("SLURM_CPUS_PER_TASK");
-  const std::string count = !of_batch.empty() ? of_batch : are_alike ? cpus : "";
-  if (!count.empty()) words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", count);
+  if (const int cpus = fewest_cpus(host.variable("SLURM_JOB_CPUS_PER_NODE")); cpus > 0)
+    words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", cpus);
   return words;
 }
 
-// Those that are left of a list, by their names alone: slots are for training. An IPv6 address has brackets, so that
-// slots can follow.
+// Those that are left of a list, by their names alone: slots are for training.
 std::string names_of(const launcher::PlacementRequest& request) {
   std::string names;
-  for (const launcher::PlacedHost& host : request.hosts) {
-    const bool is_address = host.name.find(':') != host.name.npos && host.name.find('@') == host.name.npos;
-    names += fmt::format("{}{}{}{}", names.empty() ? "" : ",", is_address ? "[" : "", host.name, is_address ? "]" : "");
-  }
+  for (const launcher::PlacedHost& host : request.hosts)
+    names += fmt::format("{}{}", names.empty() ? "" : ",", launcher::name_in_list(host.name));
   return names;
 }
 
-// Whether a number of nodes goes along. A list has as many names as the job takes hosts, unless it takes fewer.
-bool has_count(const JobNodes& nodes) { return nodes.hosts == nullptr || nodes.hosts->elastic; }
+// How many nodes the job has. Nothing: that is not known, or a list has as many names as the job takes hosts.
+std::optional<NodeRange> nodes_in(const Options& options, const Host& host, const JobNodes& nodes) {
+  if (nodes.srun) return nodes_of_step(options, host);
+  if (!options.given(FlagId::nnodes) || (nodes.hosts != nullptr && !nodes.hosts->elastic)) return std::nullopt;
+  const auto range = parse_nnodes(options.text(FlagId::nnodes));
+  return range ? std::optional(*range) : std::nullopt;
+}
 
-// All nodes of the allocation, if nobody says more.
-std::string nodes_of_step(const Options& options, const Host& host) {
-  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
-  const bool is_said = options.given(FlagId::nnodes) || std::any_of(typed.begin(), typed.end(), says_nodes);
-  return is_said ? "" : host.variable(kNodesOfAllocation);
+// In plain digits, whatever the user's look like.
+std::string nodes_word(const NodeRange& range) {
+  return range.min == range.max ? fmt::format("--nnodes={}", range.min)
+                                : fmt::format("--nnodes={}:{}", range.min, range.max);
 }
 
 }  // namespace
@@ -82,10 +91,8 @@ std::vector<std::string> words_for_nodes(const Options& options, const Host& hos
   }
   if (nodes.hosts != nullptr) words.push_back("--hosts=" + names_of(*nodes.hosts));
   for (const FlagId id : kNodeFlags)
-    if (options.given(id) && (id != FlagId::nnodes || has_count(nodes)))
-      words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
-  if (nodes.srun)
-    if (const std::string count = nodes_of_step(options, host); !count.empty()) words.push_back("--nnodes=" + count);
+    if (options.given(id)) words.push_back(fmt::format("{}={}", spelled(flag(id)), options.text(id)));
+  if (const auto count = nodes_in(options, host, nodes)) words.push_back(nodes_word(*count));
   const bool by_cluster = nodes.cluster != nullptr && !options.given(FlagId::nnodes);
   words.push_back(by_cluster ? "--num-proc=auto" : "--nproc=1");
   return words;

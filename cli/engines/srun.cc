@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/base/parse_value.h"
 #include "cli/base/usage_error.h"
@@ -17,12 +18,29 @@ namespace {
 // Seconds from the end of the first agent. All end with the job, and each gives its workers up before that.
 constexpr int kWaitForLast = 60;
 
-// "2-4" of 2:4. Nothing: an allocation's own number.
-Result<std::string> nodes_text(const Options& options) {
-  if (!options.given(FlagId::nnodes)) return std::string();
-  const auto range = parse_nnodes(options.text(FlagId::nnodes));
-  if (!range) return options.blame(FlagId::nnodes, range.error());
-  return range->min == range->max ? std::to_string(range->min) : fmt::format("{}-{}", range->min, range->max);
+// An allocation has its number of nodes, and a step takes all that the range allows. srun is told one number, as
+// --nodes=1-3 in an allocation ends SLURM 22.05's slurmctld.
+NodeRange within_allocation(NodeRange asked, const Host& host) {
+  const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank);
+  if (!all) return asked;
+  const int count = std::clamp(*all, asked.min, asked.max);
+  return {count, count};
+}
+
+// "2-4" of 2:4.
+std::string nodes_text(const NodeRange& range) {
+  return range.min == range.max ? std::to_string(range.min) : fmt::format("{}-{}", range.min, range.max);
+}
+
+// Of srun's own words, one that says how many nodes there are, or how many tasks: each node has one.
+bool says_nodes(const std::string& word) {
+  return word.starts_with("-N") || word.starts_with("--nodes") || word.starts_with("-n") || word == "--ntasks" ||
+         word.starts_with("--ntasks=");
+}
+
+bool has_nodes_typed(const Options& options) {
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
+  return std::any_of(typed.begin(), typed.end(), says_nodes);
 }
 
 }  // namespace
@@ -30,9 +48,10 @@ Result<std::string> nodes_text(const Options& options) {
 std::vector<std::string> srun_that_looks(const std::vector<std::string>& step, const Host& host,
                                          const std::string& folder) {
   std::vector<std::string> words = {find_in_path("srun", host)};
-  words.insert(words.end(), step.begin() + 1, std::find(step.begin(), step.end(), host.own_file()));
-  // The user's words may send the output of the job elsewhere.
-  words.insert(words.end(), {"--output=all", "--error=all", host.own_file(), "agent", "--look=" + folder});
+  std::copy_if(step.begin() + 1, std::find(step.begin(), step.end(), host.own_file()), std::back_inserter(words),
+               [](const std::string& word) { return word != "--pty"; });
+  // The user's words may send the output of the job elsewhere. A step whose srun is killed goes on without a limit.
+  words.insert(words.end(), {"--output=all", "--error=all", "--time=1", host.own_file(), "agent", "--look=" + folder});
   return words;
 }
 
@@ -41,13 +60,18 @@ bool says_cpus(const std::string& word) {
          word.starts_with("--exact");
 }
 
-bool says_nodes(const std::string& word) { return word.starts_with("-N") || word.starts_with("--nodes"); }
+std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host) {
+  if (options.given(FlagId::nnodes)) {
+    const auto asked = parse_nnodes(options.text(FlagId::nnodes));
+    return asked ? std::optional(within_allocation(*asked, host)) : std::nullopt;
+  }
+  const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank);
+  return all && !has_nodes_typed(options) ? std::optional(NodeRange{*all, *all}) : std::nullopt;
+}
 
 Result<std::optional<int>> part_of_step(Options options, const Host& host) {
-  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
-  const bool typed_nodes = std::any_of(typed.begin(), typed.end(), says_nodes);
-  if (const std::string all = host.variable("SLURM_JOB_NUM_NODES"); !all.empty() && !typed_nodes)
-    options.suggest(FlagId::nnodes, all, "SLURM_JOB_NUM_NODES");
+  if (const std::string all = host.variable(kNodesOfAllocation); !all.empty() && !has_nodes_typed(options))
+    options.suggest(FlagId::nnodes, all, kNodesOfAllocation);
   const auto range = parse_nnodes(options.text(FlagId::nnodes));
   if (!options.given(FlagId::nnodes) || !range || range->min != range->max) return std::optional<int>();
   return part_of_num_proc(options);
@@ -71,12 +95,12 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
     return usage_error("no program to start: dtrain run --engine slurm PROGRAM");
   if (find_in_path("srun", host).empty())
     return usage_error("--engine slurm: srun is not in PATH; is this a host of the cluster?");
-  const auto nodes = nodes_text(options);
-  if (!nodes) return nodes.error();
+  const auto nodes = parse_nnodes(options.text(FlagId::nnodes));
+  if (!nodes) return options.blame(FlagId::nnodes, nodes.error());
   const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
   std::vector<std::string> words = {"srun", "--ntasks-per-node=1", "--mpi=none"};
-  if (!nodes->empty()) words.push_back("--nodes=" + *nodes);
-  const bool elastic = nodes->find('-') != nodes->npos;
+  if (options.given(FlagId::nnodes)) words.push_back("--nodes=" + nodes_text(within_allocation(*nodes, host)));
+  const bool elastic = nodes->min < nodes->max;
   if (elastic)  // the others go on without a node that is lost
     words.insert(words.end(), {"--no-kill", "--kill-on-bad-exit=0"});
   // With a fixed number srun would wait for ever for the task of a host that is lost, with agents on the others that

@@ -28,6 +28,7 @@
 #include "launcher/base/inherited.h"
 #include "launcher/engine_wire/agent_wire.h"
 #include "launcher/engine_wire/branch_wire.h"
+#include "launcher/engine_wire/json_line.h"
 #include "launcher/hosts/branch.h"
 #include "launcher/job/exit_codes.h"
 #include "launcher/ship/receive_ship.h"
@@ -192,7 +193,7 @@ int look_command(const std::string& folder) {
   if (seen) return 0;
   const char* node = std::getenv("SLURMD_NODENAME");
   const std::string name = node == nullptr ? launcher::short_hostname() : node;
-  return print(fmt::format("{}: {}\n", name, seen.error().message));
+  return print(fmt::format("{}{}: {}\n", launcher::kAgentMark, name, seen.error().message));
 }
 
 int relay_command() {

@@ -257,7 +257,7 @@ JobLayout layout_on_cluster(const ClusterRequest& request, const launcher::ShimP
 JobLayout layout_of_step(const Options& options, const Host& host, std::optional<int> part) {
   const auto settings = settings_of(options);
   JobLayout layout;
-  const std::string own = host.variable("SLURM_JOB_NUM_NODES");
+  const std::string own = host.variable(kNodesOfAllocation);
   const auto range = parse_nnodes(options.given(FlagId::nnodes) ? options.text(FlagId::nnodes) : own);
   layout.least = layout.most = 0;
   if (range) {

@@ -118,7 +118,7 @@ AskNodes question_for_nodes(const Options& options, const JobStart& start) {
       return look_on_cluster(start.raw, options, start.host, *start.cluster, folder);
     };
   // On a login host the nodes are not known before the job starts.
-  if (start.srun && !start.host.variable("SLURM_JOB_NUM_NODES").empty())
+  if (start.srun && !start.host.variable(kNodesOfAllocation).empty())
     return [&](const std::string& folder) { return look_on_step(start.host, *start.srun, folder); };
   return {};
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "cli/run/engine_shims.h"
 #include "cli/run/ship.h"
 #include "launcher/base/host_name.h"
+#include "launcher/engine_wire/json_line.h"
 #include "launcher/hosts/host_tree.h"
 #include "launcher/process/spawn.h"
 #include "launcher/submit/submit.h"
@@ -197,6 +200,7 @@ int become_srun(const Options& options, const Host& host, const std::vector<std:
   if (!dry_run) return fail(dry_run.error());
   if (*dry_run) return print(words_quoted(words) + "\n");
   ::unsetenv(dtrain_variable(flag(FlagId::config)).c_str());  // what the file says is in the words
+  for (const char* name : kTasksOfAllocation) ::unsetenv(name);
   if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);
   if (!host.store_credentials.empty()) ::setenv(kStoreCredentials, host.store_credentials.c_str(), 1);
   ::execvp(words[0].c_str(), launcher::c_strings(words).data());
@@ -235,15 +239,23 @@ int look_on_cluster(const RawOptions& raw, const Options& options, const Host& h
 
 int look_on_step(const Host& host, const std::vector<std::string>& step, const std::string& folder) {
   ::setenv("SLURM_OVERLAP", "1", 1);  // other steps of the allocation hold up nothing
+  for (const char* name : kTasksOfAllocation) ::unsetenv(name);
   constexpr std::chrono::seconds kPatience{60};
   const auto said = ask_program(srun_that_looks(step, host, folder), kPatience, AskedErrors::shown);
-  if (!said) return fail(said.error().in("the nodes of the allocation cannot be asked whether they see the cache"));
-  std::vector<std::string> lines = split(*said, '\n');
-  std::erase_if(lines, [](const std::string& line) { return line.empty(); });
-  if (lines.empty()) return 0;
-  std::sort(lines.begin(), lines.end());
-  for (std::size_t i = 1; i < lines.size(); ++i) say(printable(lines[i], kLongestWord));
-  return fail(usage_error(printable(lines[0], kLongestWord)));
+  if (!said) {  // a prolog may take longer
+    say(
+        fmt::format("the nodes of the allocation cannot be asked whether they see the cache ({}); they will look when "
+                    "the job starts",
+                    printable(said.error().message, kLongestWord)));
+    return 0;
+  }
+  std::set<std::string> complaints;
+  for (const std::string& line : split(*said, '\n'))
+    if (const auto mark = line.find(launcher::kAgentMark); mark != line.npos)
+      complaints.insert(printable(line.substr(mark + launcher::kAgentMark.size()), kLongestWord));
+  if (complaints.empty()) return 0;
+  for (auto each = std::next(complaints.begin()); each != complaints.end(); ++each) say(*each);
+  return fail(usage_error(*complaints.begin()));
 }
 
 bool has_other_hosts(const launcher::PlacementRequest& request) {

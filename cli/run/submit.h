@@ -35,7 +35,8 @@ int submit_to_cluster(const RawOptions& raw, const Options& options, const Host&
 int look_on_cluster(const RawOptions& raw, const Options& options, const Host& host, ClusterRequest request,
                     const std::string& folder);
 
-// The same for the nodes of an allocation, by a step of SLURM's. `step`: what this program becomes (srun.h).
+// The same for the nodes of an allocation, by a step of SLURM's. `step`: what this program becomes (srun.h). If they
+// cannot be asked, it says so, and returns 0. It changes the environment: call it in a child.
 int look_on_step(const Host& host, const std::vector<std::string>& step, const std::string& folder);
 
 // What that cluster would give now.

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "data/cache/cache_error.h"
+#include "data/os/disk_full.h"
 #include "data/os/host_name.h"
 
 namespace dtrain::data {
@@ -92,7 +93,8 @@ void sync_path(const fs::path& path) {
   if (!file || ::fsync(file.get()) != 0) throw_system(path, errno);
 }
 
-bool is_disk_full(const fs::path& folder) {
+bool is_disk_full(const std::string& what, const fs::path& folder) {
+  if (says_disk_full(what)) return true;
   constexpr std::uintmax_t kAsGoodAsNothing = 65536;
   std::error_code error;
   const fs::space_info space = fs::space(folder, error);

@@ -29,8 +29,9 @@ std::optional<struct stat> facts_of(const std::filesystem::path& path);
 // What was written into this file or folder is on the disk when this returns.
 void sync_path(const std::filesystem::path& path);
 
-// Nothing more can be written here.
-bool is_disk_full(const std::filesystem::path& folder);
+// The error `what` of work in the folder is that the disk, or a quota, is full: it says so, or nothing more can be
+// written there. Not every library says so itself.
+bool is_disk_full(const std::string& what, const std::filesystem::path& folder);
 
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 // False: it is not there.

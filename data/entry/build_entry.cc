@@ -14,7 +14,6 @@
 #include "data/cache/cache_inputs.h"
 #include "data/cache/lease_file.h"
 #include "data/entry/build_child.h"
-#include "data/os/disk_full.h"
 
 namespace dtrain::data {
 namespace {
@@ -89,8 +88,8 @@ class EntryBuilder {
     } catch (const CacheError& error) {
       // Who has replaced this build may have removed its folder.
       if (!lease_.is_ours()) return false;
-      // Not every library says so itself. Without words the reason was said before.
-      if (*error.what() == '\0' || (!says_disk_full(error.what()) && !is_disk_full(cache_.path()))) throw;
+      // Without words the reason was said before.
+      if (*error.what() == '\0' || !is_disk_full(error.what(), cache_.path())) throw;
       throw CacheError(kSystemCode, fmt::format("{}: the disk is full; make room, e.g. by `dtrain cache gc`, or choose "
                                                 "another cache_dir ({})",
                                                 cache_.path().string(), error.what()));

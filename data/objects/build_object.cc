@@ -13,7 +13,6 @@
 #include "data/objects/claim_plan.h"
 #include "data/objects/object_cache.h"
 #include "data/objects/scratch_folder.h"
-#include "data/os/disk_full.h"
 
 namespace dtrain::data {
 namespace {
@@ -97,7 +96,7 @@ class ObjectBuilder {
       run_in_child([&] { fill ? fill(folder) : fill_entry(folder, wanted_); }, [this] { own_.beat_if_it_can(); },
                    signals_);
     } catch (const CacheError& error) {
-      if (!says_disk_full(error.what()) && !is_disk_full(folder)) throw;
+      if (!is_disk_full(error.what(), folder)) throw;
       throw CacheError(kSystemCode,
                        fmt::format("{}: the disk is full; make room, or set TMPDIR to a folder with more ({})",
                                    scratch.path().string(), error.what()));

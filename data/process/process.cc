@@ -91,17 +91,16 @@ class OneProcess {
   std::atomic<std::size_t> done_{0};
 };
 
+}  // namespace
+
 void check_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail_at(folder.string(), "there is no such folder");
   if (!fs::is_empty(folder, error) || error) fail_at(folder.string(), "the folder is not empty");
 }
 
-}  // namespace
-
 void clear_folder(const fs::path& folder) {
   std::error_code error;
-  fs::remove(folder / ".work/plan.json", error);  // first, as what is left by a kill is of no use (together.h)
   for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error)) {
     std::error_code ignored;
     fs::remove_all(at->path(), ignored);

@@ -34,6 +34,9 @@ struct ProcessReport {
 // used).
 ProcessReport process(const Recipe& recipe, const std::filesystem::path& folder, const ProgressSink& progress);
 
+// It is there, and empty. Throws DataError.
+void check_folder(const std::filesystem::path& folder);
+
 // Removes what is in the folder, as far as it can be.
 void clear_folder(const std::filesystem::path& folder);
 

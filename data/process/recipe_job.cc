@@ -30,7 +30,7 @@ RecipeJob::RecipeJob(const Recipe& recipe, const fs::path& folder, std::int64_t 
       work_(work_of(recipe, *source_, growth_, memory_)),
       operations_(plan_, types_read(*source_, plan_),
                   [this](std::size_t unit, std::int64_t row) { return source_->where(unit, row); }),
-      store_(folder, work_.store_bytes),
+      store_(exchange == nullptr ? folder : exchange->folder(), work_.store_bytes),
       exchange_(exchange),
       statistics_(plan_, operations_, limits(0, source_->units().size()), this->exchange()),
       units_(*source_, plan_, operations_, recipe.persist, store_),

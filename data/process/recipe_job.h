@@ -29,7 +29,8 @@ namespace dtrain::data {
 
 class RecipeJob {
  public:
-  // `memory`: the limit. `exchange`: where rows wait that go from one part to others; nullptr: in this process.
+  // `memory`: the limit. `exchange`: where rows wait that go from one part to others, and in its folder the other rows
+  // of this process; nullptr: all of them in this process, with a file in `folder`.
   RecipeJob(const Recipe& recipe, const std::filesystem::path& folder, std::int64_t memory,
             BatchStore* exchange = nullptr);
 

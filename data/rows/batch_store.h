@@ -59,6 +59,7 @@ class BatchStore {
   // Files of others are opened again: one that has grown may look as it was, on a network's file system.
   void reopen();
 
+  const std::filesystem::path& folder() const { return folder_; }
   std::int64_t spilled_bytes() const { return end_; }
 
  private:

@@ -19,7 +19,7 @@ using FlagWords = std::vector<std::string>;
 constexpr int kRestarts = 3;
 constexpr int kWorkerSecondsToEnd = 5;  // once the job is asked to
 
-constexpr std::string_view kHosts = "--hosts=", kNodes = "--nnodes=";
+constexpr std::string_view kHosts = "--hosts=", kNodes = "--nnodes=", kEngine = "--engine=";
 
 // The value of a flag of this name. Empty: it is not there.
 std::string_view value_in(const FlagWords& words, std::string_view flag) {
@@ -51,7 +51,7 @@ struct NodeCount {
   std::int64_t least = 0, most = 0;
 };
 
-// "N" or "MIN:MAX", which dtrain has checked.
+// "N" or "MIN:MAX" in plain digits: dtrain has written them.
 NodeCount counted_in(std::string_view text) {
   NodeCount count;
   const std::size_t colon = text.find(':');
@@ -85,15 +85,26 @@ WorkerSpread over_hosts(const FlagWords& nodes, std::string_view list, std::int6
 }
 
 WorkerSpread over_alike(const FlagWords& nodes, NodeCount there, std::int64_t workers) {
-  const std::int64_t most = std::min(workers, there.most), of_each = (workers + most - 1) / most;
-  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>(of_each)};
-  spread.words.push_back(nodes_word(std::min(there.least, most), most));
+  const std::int64_t most = std::min(workers, there.most), least = std::min(there.least, most);
+  const std::int64_t of_each = (workers + most - 1) / most;
+  // A node on Spark is a task, and a host may have several.
+  const bool is_spark = value_in(nodes, kEngine) == "spark";
+  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>(is_spark ? most * of_each : of_each)};
+  spread.words.push_back(nodes_word(least, most));
   spread.words.push_back(fmt::format("--nproc={}", of_each));
-  if (most * of_each != workers)
+  if (most * of_each != workers || least < most)
     spread.note = fmt::format(
-        "backend.processor.num_workers: {} processes cannot be divided evenly among {} nodes, so each node has {}, "
-        "which are {} in all",
-        workers, most, of_each, most * of_each);
+        "backend.processor.num_workers: each node has {} of the {} processes{}", of_each, workers,
+        least < most
+            ? fmt::format(", so that {} to {} nodes have {} to {}", least, most, least * of_each, most * of_each)
+            : fmt::format(", which cannot be divided evenly among {} nodes: there are {}", most, most * of_each));
+  return spread;
+}
+
+// Whoever starts them finds nodes for all. One host might have all of them.
+WorkerSpread where_there_is_room(const FlagWords& nodes, std::int64_t workers) {
+  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>(workers)};
+  spread.words.push_back(fmt::format("--num-proc={}", workers));
   return spread;
 }
 
@@ -118,7 +129,7 @@ WorkerSpread spread_of(const WorkerJob& job) {
   if (!job.workers) return {job.nodes};
   if (const auto list = value_in(job.nodes, kHosts); !list.empty()) return over_hosts(job.nodes, list, workers);
   const NodeCount there = counted_in(value_in(job.nodes, kNodes));
-  return over_alike(job.nodes, there.most > 0 ? there : NodeCount{workers, workers}, workers);
+  return there.most > 0 ? over_alike(job.nodes, there, workers) : where_there_is_room(job.nodes, workers);
 }
 
 std::vector<std::string> worker_job_words(const WorkerJob& job, const std::string& folder) {

@@ -18,13 +18,13 @@ struct WorkerJob {
 // Of a request (data/commands/data_command.h). Nothing: one process does all.
 std::optional<WorkerJob> worker_job_of(const nlohmann::json& request);
 
-// Where the workers are: as many as were asked for, and on each node as many as on the others, or one more. Hosts of a
-// list may differ by one. Nodes of a scheduler are alike, so there may be more workers than were asked for. Where it is
-// not known how many nodes there are, each worker has a node of its own.
+// Where the workers are: as many as were asked for, evenly on the nodes. Hosts of a list may differ by one. Nodes of a
+// scheduler are alike, so there may be more workers than were asked for, or fewer if nodes of a range are missing.
+// Where it is not known how many nodes there are, dtrain run places them (--num-proc).
 struct WorkerSpread {
   std::vector<std::string> words;  // flags of dtrain run
-  std::size_t on_a_host = 1;       // workers that share a host's memory and cores, at most
-  std::string note{};              // for the user, if there are more than were asked for
+  std::size_t on_a_host = 1;       // workers that share a host's memory, at most
+  std::string note{};              // for the user, if there may be more or fewer than were asked for
 };
 WorkerSpread spread_of(const WorkerJob& job);
 

@@ -1,6 +1,6 @@
-// Tested by test/process/data/nodes_test.py.
 #include "data/together/plan_file.h"
 
+#include <arrow/config.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPlanFormat = 2;
+constexpr int kPlanFormat = 3;
 
 // The files of the input here: path, size and time of change.
 nlohmann::json files_here(const Recipe& recipe) {
@@ -40,22 +40,31 @@ void check_name(const std::string& path) {
 
 }  // namespace
 
-std::string own_version() { return DTRAIN_VERSION; }
+std::string own_version() {
+  return fmt::format("{} with Arrow {}", DTRAIN_VERSION, arrow::GetBuildInfo().version_string);
+}
 
-nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory) {
+nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory, std::size_t on_a_host) {
   nlohmann::json text = recipe.text, files = files_here(recipe);
   text["input"] = recipe.input;
   for (const std::string& word : recipe.input) check_name(word);
   for (const nlohmann::json& file : files) check_name(file.front().get_ref<const std::string&>());
-  return {{"format", kPlanFormat},
-          {"version", DTRAIN_VERSION},
-          {"recipe", std::move(text)},
-          {"files", std::move(files)},
-          {"memory_limit_bytes", memory}};
+  return {{"format", kPlanFormat},     {"version", own_version()},     {"recipe", std::move(text)},
+          {"files", std::move(files)}, {"memory_limit_bytes", memory}, {"on_a_host", on_a_host}};
 }
 
 bool is_plan(const nlohmann::json& plan) {
-  return plan.is_object() && plan.value("format", 0) == kPlanFormat && plan.value("version", "") == own_version();
+  const auto is_integer = [&](const char* key) { return plan.contains(key) && plan[key].is_number_integer(); };
+  return plan.is_object() && is_integer("format") && plan["format"] == kPlanFormat && plan.contains("version") &&
+         plan["version"] == own_version() && is_integer("memory_limit_bytes") && is_integer("on_a_host") &&
+         is_integer("digest");
+}
+
+std::string what_is_other(const nlohmann::json& plan, const fs::path& path) {
+  const bool is_named = plan.is_object() && plan.contains("version") && plan["version"].is_string();
+  return fmt::format("{} is of {}, and the node {} has dtrain {}; all nodes need the same versions", path.string(),
+                     is_named ? "dtrain " + plan["version"].get<std::string>() : "another version of dtrain",
+                     host_name(""), own_version());
 }
 
 void check_files(const Recipe& recipe, const nlohmann::json& wanted) {
@@ -76,17 +85,19 @@ void check_files(const Recipe& recipe, const nlohmann::json& wanted) {
                               host_name(""), found.size(), wanted.size(), kSameInput));
 }
 
-std::optional<nlohmann::json> plan_left(const Recipe& recipe, const fs::path& work) {
+std::optional<nlohmann::json> plan_left(const Recipe& recipe, const fs::path& work, std::size_t on_a_host) {
   if (is_there((work / "failed").string())) return std::nullopt;
   const auto text = read_shared((work / "plan.json").string());
   if (!text) return std::nullopt;
-  const nlohmann::json left = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!left.is_object() || !left.contains("memory_limit_bytes")) return std::nullopt;
-  // A limit that nobody has named is what was free then.
+  nlohmann::json left = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!is_plan(left)) return std::nullopt;
+  // A limit that nobody has named is what was free then, for so many processes.
+  const auto on_a_host_then = left["on_a_host"].get<std::size_t>();
+  if (!recipe.memory_limit_bytes && on_a_host > on_a_host_then) return std::nullopt;
   const auto memory = recipe.memory_limit_bytes.value_or(left["memory_limit_bytes"].get<std::int64_t>());
-  nlohmann::json wanted = plan_of(recipe, memory);
-  wanted["digest"] = left.value("digest", std::uint64_t{0});
-  return wanted == left ? std::optional(left) : std::nullopt;
+  nlohmann::json wanted = plan_of(recipe, memory, on_a_host_then);
+  wanted["digest"] = left["digest"];
+  return wanted == left ? std::optional(std::move(left)) : std::nullopt;
 }
 
 }  // namespace dtrain::data

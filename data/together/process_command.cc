@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "data/process/process.h"
+#include "data/together/left_build.h"
 #include "data/together/together.h"
 #include "dtrain/data_errors.h"
 
@@ -114,7 +115,8 @@ pid_t started(const std::filesystem::path& folder, int rank, int count) {
 
 // On this host, without a job of dtrain's. What a process that has died leaves undone is done at the end.
 ProcessReport by_processes(const Recipe& recipe, const std::filesystem::path& folder, int count) {
-  return process_together(recipe, folder, {static_cast<std::size_t>(count)},
+  check_shared_folder(folder);
+  return process_together(recipe, folder, {static_cast<std::size_t>(count), {}, say},
                           [count](const std::filesystem::path& made, const auto& must_end) {
                             Children children;
                             for (int rank = 0; rank < count; ++rank) children.add(started(made, rank, count));

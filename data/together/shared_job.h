@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "data/base/packed.h"
-#include "data/process/progress.h"
 #include "data/process/recipe_job.h"
 #include "data/rows/batch_store.h"
+#include "data/together/phase_watch.h"
 #include "data/together/task_folder.h"
 
 namespace dtrain::data {
@@ -33,7 +33,8 @@ class SharedJob {
 
   // Until all parts have their results, whoever makes them. Throws as TaskFolder::share() does.
   void run();
-  // After run(), in one process: files get their last numbers.
+  // After run(), in one process: files get their last numbers, and what is no file of the result goes: the folder of a
+  // killed build may have more.
   ProcessReport finish();
 
  private:
@@ -46,8 +47,10 @@ class SharedJob {
   void take_written(RecipeJob::Place place, Unpacker& result);
   void write_buckets(const std::vector<RecipeJob::Blocks>& blocks);
   void write_in_order(const std::string& phase);
+  void remove_others(const ProcessReport& report);
 
   const bool shuffle_;
+  const std::filesystem::path folder_;
   const std::size_t parts_;
   TaskFolder tasks_;
   BatchStore exchange_;

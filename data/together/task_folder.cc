@@ -176,8 +176,6 @@ void TaskFolder::share(const std::string& phase, std::size_t count, std::size_t 
 
 void TaskFolder::fail(const std::string& why) const { link_content(folder_, folder_ + "/failed", why, Durable::no); }
 
-std::optional<std::string> TaskFolder::failure() const { return read_shared(folder_ + "/failed"); }
-
 std::optional<std::size_t> TaskFolder::results(const std::string& phase) const {
   std::size_t count = 0;
   if (for_results(folder_ + "/" + phase, [&](const std::string&) { ++count; })) return std::nullopt;

@@ -40,7 +40,6 @@ class TaskFolder {
 
   // All other processes end. The first one that fails counts.
   void fail(const std::string& why) const;
-  std::optional<std::string> failure() const;
 
   // How many tasks of a phase have their result. Nothing: no process has begun it.
   std::optional<std::size_t> results(const std::string& phase) const;

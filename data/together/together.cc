@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -20,7 +23,10 @@
 #include "data/arrow/arrow_calls.h"
 #include "data/base/packed.h"
 #include "data/os/host_name.h"
+#include "data/recipe/limits.h"
 #include "data/shared/shared_files.h"
+#include "data/together/left_build.h"
+#include "data/together/phase_watch.h"
 #include "data/together/plan_file.h"
 #include "data/together/shared_job.h"
 
@@ -30,6 +36,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kSightLookMs = 50;
+constexpr std::chrono::milliseconds kProgressLook{500};
 constexpr std::chrono::seconds kAfterFailure{3};  // for the others to see it
 constexpr std::chrono::seconds kAfterWhole{30};   // for the others to read all results
 
@@ -62,8 +69,37 @@ std::string await_plan(const fs::path& folder, std::chrono::milliseconds patienc
   }
 }
 
-ProcessReport finished(SharedJob& job, const fs::path& work) {
-  job.run();
+// Progress as others make it, or this process beside them.
+class ProgressShown {
+ public:
+  ProgressShown(SharedJob& job, const fs::path& work, const ProgressSink& sink)
+      : tasks_(work.string(), Seat{}), watch_(job.phases(), job.passes()), sink_(sink) {}
+
+  void look() {
+    if (!sink_) return;
+    if (const auto now = watch_.look([this](const std::string& phase) { return tasks_.results(phase); })) sink_(*now);
+  }
+
+  // `work` goes on in this process. No other call meanwhile.
+  void look_during(const std::function<void()>& work) {
+    if (!sink_) return work();
+    const std::jthread looks([this](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::condition_variable_any none;
+      for (std::unique_lock lock(mutex); !stop.stop_requested(); look())
+        none.wait_for(lock, stop, kProgressLook, [] { return false; });
+    });
+    work();
+  }
+
+ private:
+  const TaskFolder tasks_;
+  PhaseWatch watch_;
+  const ProgressSink& sink_;
+};
+
+ProcessReport finished(SharedJob& job, const fs::path& work, ProgressShown& shown) {
+  shown.look_during([&] { job.run(); });
   // From here on the parts do not have the names by which others would find them.
   if (::unlink((work / "plan.json").c_str()) != 0) throw_of_path((work / "plan.json").string(), errno);
   ProcessReport report = job.finish();
@@ -72,32 +108,6 @@ ProcessReport finished(SharedJob& job, const fs::path& work) {
   if (error) fail_at(work.string(), error.message());
   return report;
 }
-
-// The line that shows progress, as others make it. It is gone at the end, however that comes.
-class ProgressShown {
- public:
-  ProgressShown(SharedJob& job, const fs::path& work, const ProgressSink& sink)
-      : tasks_(work.string(), Seat{}), watch_(job.phases(), job.passes()), sink_(sink) {}
-  ~ProgressShown() {
-    if (is_shown_) sink_({});
-  }
-  ProgressShown(const ProgressShown&) = delete;
-  ProgressShown& operator=(const ProgressShown&) = delete;
-
-  void look() {
-    if (!sink_) return;
-    const auto now = watch_.look([this](const std::string& phase) { return tasks_.results(phase); });
-    if (!now) return;
-    is_shown_ = true;
-    sink_(*now);
-  }
-
- private:
-  const TaskFolder tasks_;
-  PhaseWatch watch_;
-  const ProgressSink& sink_;
-  bool is_shown_ = false;
-};
 
 // Whether the workers have had the time to see that nothing is left for them.
 std::function<bool()> end_of_patience(const fs::path& work) {
@@ -114,21 +124,28 @@ void throw_if_failed(const fs::path& work) {
   if (const auto why = read_shared((work / "failed").string())) throw_failure(*why);
 }
 
-void let_workers_do_it(const fs::path& folder, SharedJob& job, const TogetherOptions& options,
+void let_workers_do_it(const fs::path& folder, ProgressShown& shown, const TogetherOptions& options,
                        const StartWorkers& start) {
   const fs::path work = work_folder(folder);
-  if (is_there((work / "whole").string())) return;
+  const auto is_whole = [&] { return is_there((work / "whole").string()); };
+  if (is_whole()) return;
   try {
-    ProgressShown shown(job, work, options.progress);
     start(folder, [&, must_end = end_of_patience(work)] {
       shown.look();
       return must_end();
     });
   } catch (...) {
     throw_if_failed(work);  // says more
-    if (!is_there((work / "whole").string())) throw;
+    if (!is_whole()) throw;
   }
   throw_if_failed(work);
+  if (options.say && !is_whole())
+    options.say("dtrain: the processes have ended before all was done; this process does the rest alone");
+}
+
+std::int64_t limit_of_each(const Recipe& recipe, std::size_t on_a_host) {
+  if (recipe.memory_limit_bytes) return *recipe.memory_limit_bytes;
+  return std::max(memory_limit(recipe) / static_cast<std::int64_t>(on_a_host), kLeastMemory);
 }
 
 // All processes end. If that cannot be said to them, this error is thrown on, so that it is not lost.
@@ -149,35 +166,34 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
   must("Arrow", arrow::compute::Initialize());
   const fs::path work = work_folder(folder);
   try {
-    auto plan = plan_left(recipe, work);
+    const std::size_t on_a_host = std::max<std::size_t>(options.on_a_host, 1);
+    auto plan = plan_left(recipe, work, on_a_host);
     const bool goes_on = plan.has_value();
     if (!goes_on) {
-      clear_folder(folder);
+      clear_shared_folder(folder);
       fs::create_directory(work);
-      const auto hosts = static_cast<std::int64_t>(std::max<std::size_t>(options.on_a_host, 1));
-      constexpr std::int64_t kLeast = std::int64_t{64} << 20;
-      plan = plan_of(recipe, recipe.memory_limit_bytes ? *recipe.memory_limit_bytes
-                                                       : std::max(memory_limit(recipe) / hosts, kLeast));
+      plan = plan_of(recipe, limit_of_each(recipe, on_a_host), on_a_host);
     }
     const auto limit = (*plan)["memory_limit_bytes"].get<std::int64_t>();
     auto job = std::make_unique<SharedJob>(recipe, folder, limit, Seat{});
     const std::uint64_t digest = job->digest();
     if (goes_on && (*plan)["digest"] != digest) {  // what is there is of another input, or divided otherwise
       job.reset();
-      clear_folder(folder);
+      clear_shared_folder(folder);
       fs::create_directory(work);
       job = std::make_unique<SharedJob>(recipe, folder, limit, Seat{});
     }
     (*plan)["digest"] = digest;
     if (!is_there((work / "plan.json").string()))
       link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
-    let_workers_do_it(folder, *job, options, start);
-    return finished(*job, work);
+    ProgressShown shown(*job, work, options.progress);
+    let_workers_do_it(folder, shown, options, start);
+    return finished(*job, work, shown);
   } catch (const NotThere& gone) {
-    clear_folder(folder);
+    clear_shared_folder(folder);
     fail_at(gone.path, "it has been removed while it was needed");
   } catch (...) {
-    clear_folder(folder);
+    clear_shared_folder(folder);
     throw;
   }
 }
@@ -185,11 +201,7 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
 void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std::chrono::milliseconds patience) {
   const std::string text = await_plan(folder, patience);
   const nlohmann::json plan = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!is_plan(plan))
-    throw DataError(
-        fmt::format("dtrain: {} is of another version of dtrain than that of the node {}, {}; all nodes need "
-                    "the same",
-                    (work_folder(folder) / "plan.json").string(), host_name(""), own_version()));
+  if (!is_plan(plan)) throw DataError("dtrain: " + what_is_other(plan, work_folder(folder) / "plan.json"));
   const TaskFolder tasks(work_folder(folder).string(), seat);
   try {
     must("Arrow", arrow::compute::Initialize());

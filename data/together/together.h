@@ -24,12 +24,14 @@ using StartWorkers = std::function<void(const std::filesystem::path& folder, con
 struct TogetherOptions {
   // So many of the processes are on a host, and share what is a quarter of the memory if the recipe has no limit.
   std::size_t on_a_host = 1;
-  ProgressSink progress{};  // told as often as `must_end` is called
+  // Told as often as `must_end` is called, and then while this process does what is left.
+  ProgressSink progress{};
+  std::function<void(const std::string& line)> say{};  // a line that is no error, for people
 };
 
 // The files are the same byte for byte as those of process() with this memory limit, however many processes there are.
-// The limit is for each of them. FOLDER is empty, or has what is left of the same work. Throws as process() does, and
-// what `start` throws. After an error the folder is empty.
+// The limit is for each of them. FOLDER is the work's own: it is empty, or has what is left of the same work, and what
+// else is there goes. Throws as process() does, and what `start` throws. After an error the folder is empty.
 ProcessReport process_together(const Recipe& recipe, const std::filesystem::path& folder,
                                const TogetherOptions& options, const StartWorkers& start);
 

@@ -30,24 +30,31 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
+// Where the name begins after "user@".
+std::size_t end_of_user(std::string_view name) {
+  const auto at = name.find('@');
+  return at == std::string_view::npos ? 0 : at + 1;
+}
+
 // "NAME:8" of an IPv4 address or a name; an IPv6 address has brackets then.
 std::pair<std::string_view, std::optional<std::string_view>> name_and_slots(std::string_view word) {
   const auto colon = word.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return {word, std::nullopt};
-  const bool brackets = word.starts_with('[');
+  const bool brackets = word.substr(end_of_user(word)).starts_with('[');
   if (brackets ? word[colon - 1] != ']' : word.find(':') != colon) return {word, std::nullopt};
   return {word.substr(0, colon), word.substr(colon + 1)};
 }
 
-std::string_view without_brackets(std::string_view name) {
-  if (name.starts_with('[') && name.ends_with(']') && name.find(':') != std::string_view::npos)
-    return name.substr(1, name.size() - 2);
-  return name;
+std::string without_brackets(std::string_view name) {
+  const std::string_view user = name.substr(0, end_of_user(name)), host = name.substr(user.size());
+  if (host.starts_with('[') && host.ends_with(']') && host.find(':') != std::string_view::npos)
+    return fmt::format("{}{}", user, host.substr(1, host.size() - 2));
+  return std::string(name);
 }
 
 // Perhaps after "user@".
 bool is_ipv6(std::string_view name) {
-  name = name.substr(name.find('@') == std::string_view::npos ? 0 : name.find('@') + 1);
+  name.remove_prefix(end_of_user(name));
   const std::string_view address = name.substr(0, name.find('%'));
   const auto colons = std::count(address.begin(), address.end(), ':');
   return (colons == 7 || (colons >= 2 && address.find("::") != std::string_view::npos)) &&
@@ -66,7 +73,7 @@ bool is_host_name(std::string_view name) {
 Result<PlacedHost> parse_line(std::string_view line) {
   const auto end = line.find_first_of(kBlanks);
   auto [name, slots] = name_and_slots(line.substr(0, end));
-  PlacedHost host{std::string(without_brackets(name))};
+  PlacedHost host{without_brackets(name)};
   if (!is_host_name(host.name)) return refused_list(fmt::format("'{}' is no name of a host", printable(line)));
   std::string_view rest = end == std::string_view::npos ? std::string_view() : trimmed(line.substr(end));
   if (rest.starts_with(kSlots) && !slots) {
@@ -98,7 +105,10 @@ Result<void> add_host(std::vector<PlacedHost>& hosts, PlacedHost host) {
   return {};
 }
 
-bool is_bracketed_address(std::string_view name) { return name.starts_with('[') && name.find(':') < name.find(']'); }
+bool is_bracketed_address(std::string_view name) {
+  name.remove_prefix(end_of_user(name));
+  return name.starts_with('[') && name.find(':') < name.find(']');
+}
 
 // A line whose name may have SLURM's ranges.
 Result<void> add_line(std::vector<PlacedHost>& hosts, std::string_view line) {
@@ -139,7 +149,7 @@ struct Chosen {
 std::string_view name_at(std::string_view filter, const std::vector<PlacedHost>& hosts) {
   std::string_view found = filter.substr(0, filter.find_first_of("@:"));
   for (const PlacedHost& host : hosts)
-    for (const std::string& form : {host.name, "[" + host.name + "]"})
+    for (const std::string& form : {host.name, name_in_list(host.name)})
       if (filter.starts_with(form) && form.size() > found.size() &&
           (filter.size() == form.size() || filter[form.size()] == '@' || filter[form.size()] == ':'))
         found = filter.substr(0, form.size());
@@ -156,7 +166,7 @@ Result<std::vector<Chosen>> parse_filter(std::string_view filter, const std::vec
     const std::string_view after = filter.substr(0, filter.find('@'));
     filter.remove_prefix(std::min(after.size() + 1, filter.size()));
     std::string_view slots = has_slots ? after.substr(1) : std::string_view();
-    Chosen one{std::string(without_brackets(name)), {}};
+    Chosen one{without_brackets(name), {}};
     if (one.name.empty() || (has_slots && slots.empty()))
       return refused_list(fmt::format("'{}' is no choice of hosts; it is NAME@NAME:SLOT,SLOT", printable(item)));
     while (!slots.empty()) {
@@ -216,6 +226,11 @@ Result<std::vector<PlacedHost>> filtered(std::vector<PlacedHost> hosts, std::str
 }
 
 }  // namespace
+
+std::string name_in_list(std::string_view name) {
+  const std::string_view user = name.substr(0, end_of_user(name)), host = name.substr(user.size());
+  return host.find(':') == std::string_view::npos ? std::string(name) : fmt::format("{}[{}]", user, host);
+}
 
 Result<std::vector<PlacedHost>> parse_hostfile(std::string_view text) {
   std::vector<PlacedHost> hosts;

@@ -25,6 +25,9 @@ Result<std::vector<PlacedHost>> parse_hostfile(std::string_view text);
 // "NAME:8,NAME:4", with SLURM's ranges in names: "node[1-4]:8".
 Result<std::vector<PlacedHost>> parse_hosts(std::string_view text);
 
+// A host's name as such a list has it when slots follow: "[fe80::1]", "user@[fe80::1]", "node1".
+std::string name_in_list(std::string_view name);
+
 // DeepSpeed's: "NAME@NAME:0,2" names hosts, and slots of hosts. Only these are left, in the order of `hosts`; or, for
 // exclude, only the others. Error: a name or a slot that is not there; nothing is left.
 Result<std::vector<PlacedHost>> include_hosts(std::vector<PlacedHost> hosts, std::string_view filter);

@@ -17,7 +17,8 @@ class SharedBuild:
         programs, log = self.folder / "programs", self.folder / "workers"
         programs.mkdir()
         self.dtrain = str(shutil.copy(DTRAIN, programs))
-        (programs / "dtrain-data").write_text(f'#!/bin/sh\n[ "$1" != work ] || echo "$RANK of $WORLD_SIZE" >> {log}\n'
+        line = f'echo "$RANK of $WORLD_SIZE on $GROUP_RANK" >> {log}'
+        (programs / "dtrain-data").write_text(f'#!/bin/sh\n[ "$1" != work ] || {line}\n'
                                               f'exec {DTRAIN}-data "$@"\n')
         (programs / "dtrain-data").chmod(0o755)
         self.log = log
@@ -37,8 +38,10 @@ class SharedBuild:
         return str(path)
 
     def workers(self):
-        """Those that have shared the work: "0 of 3"."""
-        return sorted(self.log.read_text().splitlines()) if self.log.exists() else []
+        """Those that have shared the work since this was asked: "0 of 3 on 0", the last a number of a node."""
+        found = sorted(self.log.read_text().splitlines()) if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return found
 
     def built(self, cache):
         """The bytes of the one entry, and that nothing else is left."""

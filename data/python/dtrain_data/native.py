@@ -90,18 +90,31 @@ def built(name, sources=SOURCES):
 def _descendants(pid):
     found = []
     for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
+        try:
+            pids = children.read_text()
+        except OSError:  # it has ended
+            continue
+        for child in map(int, pids.split()):
             found += [child, *_descendants(child)]
     return found
 
 
-def _end(number, _):
-    """By a signal, with what compiles: nobody else would end that."""
-    for pid in _descendants(os.getpid()):
+def _send(pids, number):
+    for pid in pids:
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
         except ProcessLookupError:
             pass
+
+
+def _end(number, _):
+    """By a signal, with what compiles: nobody else would end that. A shell that is killed while it starts a program
+    would leave that behind, and one that is stopped starts nothing more."""
+    stopped = set()
+    while found := set(_descendants(os.getpid())) - stopped:
+        _send(found, signal.SIGSTOP)
+        stopped |= found
+    _send(stopped, signal.SIGKILL)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

@@ -172,9 +172,13 @@ for entry in pathlib.Path("cache").glob("*/train"):
         alone = build.write("alone", config="backend:\n")
         for config in alone, build.write("cache"):
             self.run_here(build.dtrain, "preprocess", f"--config={config}")
-        self.assertEqual(build.workers(), [f"{rank} of {len(build.workers())}" for rank in range(len(build.workers()))])
-        self.assertGreaterEqual(len(build.workers()), 3)
-        self.assertEqual(build.built("cache"), build.built("alone"))
+        workers = build.workers()
+        self.assertEqual(workers, [f"{rank} of {len(workers)} on {rank}" for rank in range(len(workers))])
+        self.assertGreaterEqual(len(workers), 3)
+        self.run_here(build.dtrain, "preprocess", "--config=" + build.write("more", processor=", num_workers: 4"))
+        self.assertEqual([worker[:6] for worker in build.workers()], [f"{rank} of 4" for rank in range(4)])
+        for cache in "cache", "more":
+            self.assertEqual(build.built(cache), build.built("alone"))
 
     def test_workers_of_the_job_on_nodes_that_the_cluster_chooses(self):
         CLUSTER.settle()

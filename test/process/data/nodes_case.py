@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -57,6 +59,10 @@ def children_of(pid):
         return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
+
+
+def is_stopped(pid):
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
 
 
 def content_of(path):
@@ -122,6 +128,15 @@ class WithInput(unittest.TestCase):
         self.assertEqual(process.returncode, code, error)
         return (bytes_in(folder), json.loads(out)) if code == 0 else (bytes_in(folder), error)
 
+    def kill_build(self, process):
+        """It, and its workers."""
+        os.kill(process.pid, signal.SIGSTOP)
+        workers = self.workers_of(process)
+        process.kill()
+        process.wait()
+        for pid in workers:
+            until(lambda pid=pid: is_gone(pid), "the end of a worker")
+
     def workers_of(self, process):
         """Those that have begun."""
         found = []
@@ -134,14 +149,23 @@ class WithInput(unittest.TestCase):
 class WithJobs(WithInput):
     """Jobs that `dtrain preprocess` starts, on this host."""
 
-    def begin(self, cache, workers, steps=None, parallelism=27, **popen):
+    def with_workers(self, script):
+        """A dtrain whose workers are this shell script."""
+        folder = self.folder / "programs"
+        folder.mkdir()
+        (folder / "dtrain-data").write_text(
+            f'#!/bin/sh\n[ "$1" = work ] || exec {PROGRAM} "$@"\n{script}\n')
+        (folder / "dtrain-data").chmod(0o755)
+        return shutil.copy(DTRAIN, folder)
+
+    def begin(self, cache, workers, steps=None, parallelism=27, dtrain=DTRAIN, **popen):
         config = {"dataset": {"input": str(self.folder / "in"), "steps": steps or STEPS, "row_group_rows": 100},
                   "backend": {"cache_dir": str(self.folder / cache),
                               "processor": {"num_workers": workers, "parallelism": parallelism,
                                             "memory_limit_bytes": MEMORY}}}
         path = self.folder / f"{cache}-{workers}.json"
         path.write_text(json.dumps(config))
-        process = subprocess.Popen([DTRAIN, "preprocess", "--json", "--threads=1", "--config", path], text=True,
+        process = subprocess.Popen([dtrain, "preprocess", "--json", "--threads=1", "--config", path], text=True,
                                    cwd=self.folder,
                                    **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **popen})
         for pipe in process.stdout, process.stderr:
@@ -167,6 +191,17 @@ class WithJobs(WithInput):
         until(lambda: process.poll() is not None or list((self.folder / cache).glob("*/.work/pass-0/*.done")), "a part")
         self.assertIsNone(process.poll())
         return process
+
+    def processes(self):
+        """Those of the jobs: they work in this test's folder."""
+        found = []
+        for place in pathlib.Path("/proc").glob("[0-9]*/cwd"):
+            try:
+                if os.readlink(place) == str(self.folder):
+                    found.append(int(place.parent.name))
+            except OSError:
+                pass
+        return found
 
     def workers_at(self, place):
         return [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")

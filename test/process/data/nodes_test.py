@@ -6,13 +6,17 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import signal
 import struct
 import subprocess
 import time
 import unittest
 
+import numpy
+import pyarrow
 import pyarrow.csv
+import pyarrow.parquet as parquet
 
 from nodes_case import (DEADLINE, PROGRAM, WithInput, WithJobs, bytes_in, has_lock, is_gone, raw, until)
 
@@ -24,6 +28,16 @@ def cpu_of(pid):
 
 def threads_of(pid):
     return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def files_of(pid):
+    names = []
+    for path in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            names.append(os.readlink(path))
+        except OSError:
+            pass
+    return names
 
 
 def fail_build(work):
@@ -122,11 +136,7 @@ class Loss(WithInput):
         for phase in ("pass-0", "write"):
             with self.subTest(phase):
                 process, folder = self.begun(self.slow(), 2, phase)
-                workers = self.workers_of(process)
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                for pid in workers:
-                    until(lambda pid=pid: is_gone(pid), "the end of a worker")
+                self.kill_build(process)
                 if phase == "write":  # nobody reads the input again, but for the footers
                     for file in (self.folder / "in").iterdir():
                         facts = file.stat()
@@ -141,11 +151,115 @@ class Loss(WithInput):
     def test_what_is_left_of_other_work_is_not_taken(self):
         alone, _ = self.make(self.recipe(seed=2), 0)
         process, folder = self.begun(self.slow(), 2, "pass-0")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        self.kill_build(process)
         again, _ = self.start(self.recipe(seed=2), 2, folder)
         self.assertEqual(again.communicate(timeout=DEADLINE)[1], "")
         self.assertEqual(bytes_in(folder), alone)
+
+    def resumed(self, recipe, phase, damage, processes=2):
+        """What a build makes of one that was killed in this phase, and then damaged. And its report."""
+        process, folder = self.begun(recipe, 2, phase)
+        self.kill_build(process)
+        damage(folder)
+        again, _ = self.start(recipe, processes, folder)
+        out, error = again.communicate(timeout=DEADLINE)
+        self.assertEqual((error, again.returncode), ("", 0))
+        return bytes_in(folder), json.loads(out)
+
+    def test_files_without_their_results_are_made_again(self):
+        for more, phase in (({}, "write"), ({"shuffle": False}, "pass-3")):
+            with self.subTest(phase):
+                recipe = {**self.slow(), **more}
+
+                def lose(folder, phase=phase):
+                    self.assertTrue(list(folder.glob("train/*.parquet")))
+                    for done in (folder / ".work" / phase).glob("*.done"):
+                        done.unlink()
+                self.assertEqual(self.resumed(recipe, phase, lose)[0], self.make(recipe, 0)[0])
+
+    def test_what_is_divided_otherwise_is_built_anew(self):
+        def change(folder):
+            path = folder / ".work/plan.json"
+            plan = json.loads(path.read_text())
+            path.write_text(json.dumps({**plan, "digest": 1}))
+            for done in (folder / ".work/pass-0").glob("*.done"):
+                done.write_bytes(b"nothing of use")
+        self.assertEqual(self.resumed(self.slow(), "pass-0", change)[0], self.make(self.slow(), 0)[0])
+
+    def test_what_is_not_of_the_build_is_not_in_its_result(self):
+        def put(folder):
+            (folder / "train/old.parquet").touch()
+            (folder / "train/old").mkdir()
+            (folder / ".rows-x").touch()
+            (folder / "old/more").mkdir(parents=True)
+        made = self.resumed(self.slow(), "pass-0", put)[0]
+        self.assertEqual(made, self.make(self.slow(), 0)[0])
+        self.assertEqual(os.listdir(self.folder / "made-1"), os.listdir(self.folder / "made-3"))
+
+    def test_memory_that_nobody_has_named_is_divided(self):
+        free = self.recipe(parallelism=27, threads=1, memory_limit_bytes=None)
+        alone = self.make(free, 0)[1]["memory_limit_bytes"]
+        self.assertLess(self.make(free, 4)[1]["memory_limit_bytes"], alone / 2)
+        plans = []
+
+        def keep(folder):
+            plans.append(json.loads((folder / ".work/plan.json").read_text()))
+        self.assertEqual(self.resumed(free, "pass-0", keep, 2)[1]["memory_limit_bytes"], plans[0]["memory_limit_bytes"])
+        self.assertLess(self.resumed(free, "pass-0", keep, 8)[1]["memory_limit_bytes"],
+                        plans[1]["memory_limit_bytes"] / 2)
+
+    def test_the_folder_of_somebody_else_is_left_alone(self):
+        for processes in (0, 2):
+            with self.subTest(processes=processes):
+                missing = self.folder / "missing"
+                path = self.folder / "recipe.json"
+                path.write_text(json.dumps(self.recipe()))
+                words = [PROGRAM, "process", path, missing, *([str(processes)] if processes else [])]
+                done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE)
+                self.assertEqual((done.returncode, done.stderr), (1, f"dtrain: {missing}: there is no such folder\n"))
+                for name in ("own", ".work/own", "train/own"):
+                    folder = self.folder / f"{processes}-{name.replace('/', '-')}"
+                    (folder / name).parent.mkdir(parents=True)
+                    (folder / name).write_text("of worth")
+                    process, _ = self.start(self.recipe(), processes, folder)
+                    error = process.communicate(timeout=DEADLINE)[1]
+                    self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty\n"))
+                    self.assertEqual(bytes_in(folder), {name: b"of worth"})
+
+    def test_what_a_build_has_left_before_its_plan_is_in_nobody_s_way(self):
+        folder = self.folder / "left"
+        (folder / ".work").mkdir(parents=True)
+        (folder / "train").mkdir()
+        (folder / ".work/plan.json.0123456789abcdef.tmp").write_text("{")
+        process, _ = self.start(self.recipe(), 2, folder)
+        self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
+        self.assertEqual(bytes_in(folder), self.make(self.recipe(), 0)[0])
+
+    def test_rows_that_wait_are_in_the_folder_of_the_work(self):
+        rows = 25_000  # more than a store holds in memory, for two of them, too
+        table = pyarrow.table({"x": numpy.arange(rows) * 0.5, "text": [f"{row:01000}" for row in range(rows)]})
+        parquet.write_table(table, self.folder / "rows.parquet", row_group_size=200)
+        recipe = self.recipe(input=[str(self.folder / "rows.parquet")], steps=[{"normalize": {"x": "zscore"}}],
+                             memory_limit_bytes=64 << 20, threads=1, parallelism=None)
+        process, folder = self.start(recipe, 2)
+        without_name = []
+
+        def look():
+            for pid in self.workers_of(process):
+                without_name.extend(name for name in files_of(pid) if re.match(f"{folder}/.* \\(deleted\\)$", name))
+            return without_name
+        until(lambda: look() or process.poll() is not None, "rows that wait in a file")
+        self.assertEqual({os.path.dirname(name) for name in without_name}, {str(folder / ".work")})
+        self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
+
+    def test_processes_that_are_killed_leave_all_to_the_one_that_began(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        for pid in self.workers_of(process):
+            os.kill(pid, signal.SIGKILL)
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual(process.returncode, 0, error)
+        self.assertRegex(error, "^dtrain: the processes have ended before all was done; .*\n$")
+        self.assertEqual(bytes_in(folder), self.make(self.slow(), 0)[0])
 
     def test_one_error_and_an_empty_folder(self):
         for steps, code, words in (
@@ -186,16 +300,16 @@ class Loss(WithInput):
                               env={**os.environ, "TORCHELASTIC_RESTART_COUNT": "1"})
         self.assertEqual(done.returncode, 125)
         self.assertIn("/none/in", done.stderr)
-        for wrong in ({"format": 0}, {"version": "0.0"}):
+        without_arrow = plan["version"].partition(" with Arrow")[0]
+        for wrong in ({"format": 0}, {"version": "0.0"}, {"version": without_arrow}, {"digest": "1"}):
             (other / ".work/plan.json").write_text(json.dumps({**plan, **wrong}))
             done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
             self.assertEqual(done.returncode, 125)
-            self.assertIn("another version of dtrain", done.stderr)
+            self.assertRegex(done.stderr, r"plan.json is of dtrain .* and the node .* has dtrain .* with Arrow .* same")
         done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
         self.assertEqual(done.returncode, 125)
         self.assertIn("does not see /none/rows", done.stderr)
         process.communicate(timeout=DEADLINE)
-
 
     def test_what_is_wrong_with_the_words_is_said(self):
         path = self.folder / "recipe.json"

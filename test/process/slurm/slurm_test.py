@@ -1,8 +1,10 @@
 """dtrain under a real SLURM: three slurmd on this machine; where it can have a lab, on a network of their own, so that
 a job of several nodes is one across hosts, and MUNGE hands out its secret."""
 import os
+import pathlib
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -261,28 +263,50 @@ class FromALoginShell(SlurmTest):
             for config in alone, build.write("cache"):
                 done = self.cluster.run("salloc", "-N3", "-n3", build.dtrain, "preprocess", "--config", config)
                 self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
-            self.assertEqual(build.workers(), ["0 of 3", "1 of 3", "2 of 3"])
+            self.assertEqual(build.workers(), ["0 of 3 on 0", "1 of 3 on 1", "2 of 3 on 2"])
             self.assertEqual(build.built("cache"), build.built("alone"))
-            build.log.unlink()
-            config = build.write("more", processor=", num_workers: 4")
-            done = self.cluster.run("salloc", "-N3", "-n3", build.dtrain, "preprocess", "--config", config)
-            self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
-            self.assertIn("4 processes cannot be divided evenly among 3 nodes, so each node has 2", done.stderr)
-            self.assertEqual(build.workers(), [f"{rank} of 6" for rank in range(6)])
-            # The nodes are asked before the build. In another working folder the cache is another one.
+            # An allocation for more tasks than a step of dtrain's has, and srun's own words for the nodes of the step.
+            for name, words, workers, spread in (
+                    ("more", "", 4, (0, 0, 1, 1, 2, 2)), ("tasks", "srun: -n 2\n", 0, (0, 1)),
+                    ("nodes", "srun: -N 2\n", 4, (0, 0, 1, 1)), ("range", "nnodes: 1:5\n", 0, (0, 1, 2))):
+                config = build.write(name, config=f"{words}backend:\n  type: slurm\n",
+                                     processor=f", num_workers: {workers}" if workers else "")
+                done = self.cluster.run("salloc", "-N3", "-n6", build.dtrain, "preprocess", "--config", config)
+                self.assertEqual(done.returncode, 0, f"{name}: {done.stdout}\n{done.stderr}")
+                self.assertEqual(name == "more", "each node has 2 of the 4 processes, which" in done.stderr)
+                self.assertEqual(build.workers(),
+                                 [f"{rank} of {len(spread)} on {node}" for rank, node in enumerate(spread)])
+
+    @unittest.skipUnless(os.path.exists(shared_build.DTRAIN + "-data"), "this build has no Arrow")
+    def test_the_nodes_of_an_allocation_are_asked_whether_they_see_the_cache(self):
+        with tempfile.TemporaryDirectory(prefix="dtrain-data-") as folder:
+            build = shared_build.SharedBuild(folder, "backend:\n  type: slurm\n")
+            prolog, false = (os.path.join(folder, name) for name in ("prolog", "srun"))
+            for path, text in (prolog, "echo print Welcome"), (false, '! echo "$@" | grep -q look && exec $SRUN "$@"'):
+                pathlib.Path(path).write_text(f"#!/bin/sh\n{text}\n")
+                os.chmod(path, 0o755)
+            # In another working folder the cache is another one.
             os.makedirs(os.path.join(folder, "elsewhere/asked"))
             config = build.write("asked", cache="/proc/self/cwd/asked")
-            job = ["salloc", "-N3", "-n3", "sh", "-c", f'cd {folder}; exec "$@"', "-", build.dtrain, "run", "--config",
+            job = ["salloc", "-N3", "-n6", "sh", "-c", f'cd {folder}; exec "$@"', "-", build.dtrain, "run", "--config",
                    config, "--nproc", "1"]
-            done = self.cluster.run(*job, f"--srun=--chdir={folder}/elsewhere", "true")
+            done = self.cluster.run(*job, f"--srun=--chdir={folder}/elsewhere --task-prolog={prolog} -l", "true")
             self.assertEqual(done.returncode, 2, f"{done.stdout}\n{done.stderr}")
             for node in range(1, 4):
-                self.assertIn(f"dtrain: node{node}: backend.cache_dir: /proc/self/cwd/asked on this node is another",
-                              done.stderr)
+                self.assertEqual(len(re.findall(f"^dtrain: node{node}: backend.cache_dir: /proc/self/cwd/asked on this "
+                                                "node is another", done.stderr, re.M)), 1, done.stderr)
             self.assertEqual(os.listdir(os.path.join(folder, "asked")), [".lock"])
-            done = self.cluster.run(*job, "sh", "-c", "ls $DTRAIN_DATASET")
-            self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
-            self.assertIn("part-00000.parquet", done.stdout)
+            self.assertEqual(build.workers(), [])
+            # A srun that does not answer is no reason against the job.
+            environment = self.cluster.environment(PATH=f"{folder}:{os.environ['PATH']}", SRUN=shutil.which("srun"))
+            for more in {"env": environment}, {}:
+                done = self.cluster.run(*job, f"--srun=--task-prolog={prolog}", "sh", "-c", "ls $DTRAIN_DATASET",
+                                        **more)
+                self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
+                self.assertEqual("they will look when the job starts" in done.stderr, bool(more), done.stderr)
+                self.assertIn("part-00000.parquet", done.stdout)
+                shutil.rmtree(os.path.join(folder, "asked"))
+                os.mkdir(os.path.join(folder, "asked"))
 
     def test_a_job_with_a_range_of_nodes_goes_on_without_one(self):
         end = os.path.join(self.cluster.folder, "end")

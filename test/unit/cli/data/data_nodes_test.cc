@@ -39,6 +39,8 @@ TEST_CASE("data nodes: a process on each host of a list, as they are reached for
   CHECK(nodes_of("hosts: ['n[1-4]:8', '[fe80::1]:8']\nexclude: n2\nnnodes: 3") ==
         NodeWords{"--hosts=n1,n3,n4", "--nproc=1"});
   CHECK(nodes_of("hosts: [a, '[fe80::1]:8']") == NodeWords{"--hosts=a,[fe80::1]", "--nproc=1"});
+  CHECK(nodes_of("hosts: ['me@fe80::1', 'me@[fe80::2]:8']") ==
+        NodeWords{"--hosts=me@[fe80::1],me@[fe80::2]", "--nproc=1"});
 }
 
 TEST_CASE("data nodes: on a cluster one on each node, or on as many as the job has") {
@@ -47,29 +49,34 @@ TEST_CASE("data nodes: on a cluster one on each node, or on as many as the job h
   CHECK(nodes_of("backend: {type: ray}\nnnodes: 3") == NodeWords{"--engine=ray", "--nnodes=3", "--nproc=1"});
 }
 
-TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that this node has there") {
+TEST_CASE("data nodes: those of SLURM count in an allocation, with all CPUs that they have there") {
   const std::string job = "backend: {type: slurm}";
   CHECK(nodes_of(job).empty());
   CHECK(nodes_of(job, {{"SLURM_JOB_NUM_NODES", "1"}}).empty());
   std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
-  env["SLURM_JOB_CPUS_PER_NODE"] = "6(x3)";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=6", "--nnodes=3", "--nproc=1"});
-  env.erase("SLURM_JOB_CPUS_PER_NODE");
-  env["SLURM_CPUS_ON_NODE"] = "8";
+  env["SLURM_JOB_CPUS_PER_NODE"] = "8(x3)";
+  env["SLURM_CPUS_PER_TASK"] = "2";  // of sbatch's tasks
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=3", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: -c 2\nnnodes: 2", env) ==
         NodeWords{"--engine=slurm", "--srun=-c 2", "--nnodes=2", "--nproc=1"});
   CHECK(nodes_of(job + "\nsrun: --constraint=x-c", env) ==
         NodeWords{"--engine=slurm", "--srun=--constraint=x-c --cpus-per-task=8", "--nnodes=3", "--nproc=1"});
-  CHECK(nodes_of(job + "\nsrun: -N 2 -c 2", env) == NodeWords{"--engine=slurm", "--srun=-N 2 -c 2", "--nproc=1"});
-  env["SLURM_CPUS_PER_TASK"] = "4";
+  CHECK(nodes_of(job + "\nnnodes: 1:4", env) ==
+        NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=3", "--nproc=1"});
+  CHECK(nodes_of(job + "\nnnodes: +2", env) ==
+        NodeWords{"--engine=slurm", "--srun=--cpus-per-task=8", "--nnodes=2", "--nproc=1"});
+  CHECK(nodes_of(job + "\nnnodes: 1", env).empty());
+  env["SLURM_JOB_CPUS_PER_NODE"] = "8(x2),4";
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--srun=--cpus-per-task=4", "--nnodes=3", "--nproc=1"});
   env["SRUN_CPUS_PER_TASK"] = "4";
   CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
-  env.erase("SRUN_CPUS_PER_TASK");
-  env.erase("SLURM_CPUS_PER_TASK");
-  CHECK(nodes_of(job + "\nnnodes: 1", env).empty());
-  env["SLURM_JOB_CPUS_PER_NODE"] = "8(x2),4";
-  CHECK(nodes_of(job, env) == NodeWords{"--engine=slurm", "--nnodes=3", "--nproc=1"});
+}
+
+TEST_CASE("data nodes: srun's own words may say how many there are, and then nobody knows here") {
+  const std::string job = "backend: {type: slurm}\nsrun: ";
+  const std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
+  for (const char* words : {"-N 2 -c 2", "-N2 -c2", "-c 2 --nodes=2", "-c 2 -n 2", "-c2 -n2", "-c 2 --ntasks=2"})
+    CHECK(nodes_of(job + words, env) == NodeWords{"--engine=slurm", std::string("--srun=") + words, "--nproc=1"});
+  CHECK(nodes_of(job + "-c 2 --ntasks-per-core=1", env).at(2) == "--nnodes=3");
 }

@@ -57,7 +57,23 @@ TEST_CASE("the nodes of an allocation are asked by a step like that of the job")
   const Words step = **srun({"--engine", "slurm", "--nnodes", "2", "--srun", "-p gpu -o out"});
   CHECK(srun_that_looks(step, login(), "/cache/k.tmp.j") ==
         Words{"/usr/bin/srun", "--ntasks-per-node=1", "--mpi=none", "--nodes=2", "--wait=60", "-p", "gpu", "-o", "out",
-              "--output=all", "--error=all", "/opt/dtrain", "agent", "--look=/cache/k.tmp.j"});
+              "--output=all", "--error=all", "--time=1", "/opt/dtrain", "agent", "--look=/cache/k.tmp.j"});
+  const Words terminal = srun_that_looks(**srun({"--engine", "slurm", "--srun=--pty"}), login(), "/cache/F");
+  CHECK(std::count(terminal.begin(), terminal.end(), "--pty") == 0);
+}
+
+TEST_CASE("of an allocation's nodes a range gets all that it allows") {
+  Host allocation = login();
+  allocation.env["SLURM_JOB_NUM_NODES"] = "3";
+  const auto nodes = [&](const char* typed) {
+    const Words words = **srun({"--engine", "slurm", "--nnodes", typed}, allocation);
+    CHECK(words[4] == "--no-kill");
+    return words[3];
+  };
+  CHECK(nodes("1:4") == "--nodes=3");
+  CHECK(nodes("1:2") == "--nodes=2");
+  CHECK(nodes("3:4") == "--nodes=3");
+  CHECK(nodes("4:5") == "--nodes=4");  // which srun refuses
 }
 
 TEST_CASE("in a step, and for other engines, srun is not needed") {

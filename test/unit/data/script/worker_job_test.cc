@@ -56,6 +56,9 @@ TEST_CASE("workers of native: they are as many as were asked for, evenly on the 
   const Words some = {"--hosts=a,b,c", "--nnodes=2:3", "--nproc=1"};
   const Words slurm = {"--engine=slurm", "--srun=-c 8", "--nnodes=3", "--nproc=1"};
   const Words range = {"--engine=ray", "--nnodes=2:4", "--nproc=1"}, ray = {"--engine=ray", "--num-proc=auto"};
+  const Words open = {"--engine=slurm", "--srun=-N 2", "--nproc=1"};
+  const Words spark = {"--engine=spark", "--nnodes=3", "--nproc=1"};
+  const Words addresses = {"--hosts=me@[fe80::1],[fe80::2]", "--nproc=1"};
   const Row rows[] = {
       {local, 3, {"--engine=local", "--nnodes=1", "--nproc=3"}, 3},
       {hosts, {}, hosts, 1},
@@ -72,12 +75,24 @@ TEST_CASE("workers of native: they are as many as were asked for, evenly on the 
        4,
        {"--engine=slurm", "--srun=-c 8", "--nnodes=3", "--nproc=2"},
        2,
-       "backend.processor.num_workers: 4 processes cannot be divided evenly among 3 nodes, so each node has 2, which "
-       "are 6 in all"},
-      {range, 3, {"--engine=ray", "--nnodes=2:3", "--nproc=1"}, 1},
-      {range, 8, {"--engine=ray", "--nnodes=2:4", "--nproc=2"}, 2},
+       "backend.processor.num_workers: each node has 2 of the 4 processes, which cannot be divided evenly among 3 "
+       "nodes: there are 6"},
+      {open, 4, {"--engine=slurm", "--srun=-N 2", "--num-proc=4"}, 4},
+      {range,
+       3,
+       {"--engine=ray", "--nnodes=2:3", "--nproc=1"},
+       1,
+       "backend.processor.num_workers: each node has 1 of the 3 processes, so that 2 to 3 nodes have 2 to 3"},
+      {range,
+       8,
+       {"--engine=ray", "--nnodes=2:4", "--nproc=2"},
+       2,
+       "backend.processor.num_workers: each node has 2 of the 8 processes, so that 2 to 4 nodes have 4 to 8"},
+      {range, 2, {"--engine=ray", "--nnodes=2", "--nproc=1"}, 1},
       {ray, {}, ray, 1},
-      {ray, 4, {"--engine=ray", "--nnodes=4", "--nproc=1"}, 1},
+      {ray, 4, {"--engine=ray", "--num-proc=4"}, 4},
+      {spark, 6, {"--engine=spark", "--nnodes=3", "--nproc=2"}, 6},
+      {addresses, 3, {"--hosts=me@[fe80::1]:2,[fe80::2]:1"}, 2},
   };
   for (const Row& row : rows) {
     const WorkerSpread spread = spread_of({"/opt/bin/dtrain", row.nodes, row.workers});

@@ -52,6 +52,10 @@ TEST_CASE("a list of hosts has slots and ranges") {
   CHECK(*parse_hosts("a,b") == Hosts{{"a", 0}, {"b", 0}});
   CHECK(*parse_hosts("n[1-2,4]:8,login") == Hosts{{"n1", 8}, {"n2", 8}, {"n4", 8}, {"login", 0}});
   CHECK(*parse_hosts("[fd00::1]:2,10.0.0.1") == Hosts{{"fd00::1", 2}, {"10.0.0.1", 0}});
+  CHECK(*parse_hosts("me@[fd00::1]:2,me@[fd00::2],me@n[1-2]:3") ==
+        Hosts{{"me@fd00::1", 2}, {"me@fd00::2", 0}, {"me@n1", 3}, {"me@n2", 3}});
+  for (const char* name : {"a", "me@a", "fd00::1", "me@fd00::1", "10.0.0.1"})
+    CHECK(*parse_hosts(name_in_list(name) + ":2") == Hosts{{name, 2}});
   for (const char* text : {"", "a,", ",a", "a:0", "a:x", "n[1-", "-a", "a b"}) CHECK_FALSE(parse_hosts(text).ok());
 }
 
@@ -65,6 +69,8 @@ TEST_CASE("a choice of hosts and slots is DeepSpeed's") {
   const Hosts odd{{"me@a", 2}, {"fd00::1", 2}, {"c", 0}};
   CHECK(*include_hosts(odd, "me@a:1@[fd00::1]:0") == Hosts{{"me@a", 2, {1}}, {"fd00::1", 2, {0}}});
   CHECK(*exclude_hosts(odd, "me@a@fd00::1") == Hosts{{"c", 0}});
+  const Hosts users{{"me@fd00::1", 2}, {"me@fd00::2", 0}};
+  CHECK(*include_hosts(users, "me@[fd00::1]:1@me@[fd00::2]") == Hosts{{"me@fd00::1", 2, {1}}, {"me@fd00::2", 0}});
   CHECK(why(exclude_hosts(odd, "c:0")) == "how many slots c has is not said: c:SLOTS");
   CHECK(why(include_hosts(kTwo, "c")) == "c is none of the hosts");
   CHECK(why(include_hosts(kTwo, "a:4")) == "a has slots 0 to 3, and not 4");
