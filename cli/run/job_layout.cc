@@ -13,6 +13,7 @@
 #include "cli/base/text.h"
 #include "cli/engines/engine.h"
 #include "cli/engines/slurm.h"
+#include "cli/engines/srun.h"
 #include "cli/nodes/nodes.h"
 #include "launcher/base/cpu_set.h"
 #include "launcher/engines/hostlist.h"
