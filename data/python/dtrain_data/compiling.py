@@ -13,12 +13,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 LIMIT = 1800  # seconds, for one compilation and for all of another process
 COMPILE = ["-std=c++20", "-O2", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-pthread",
            "-DFMT_HEADER_ONLY", "-Wno-subobject-linkage"]
 LINK = "-Wl,--gc-sections,-z,relro,-z,now"
+_starting = threading.Lock()  # held while a compiler is started, never by the main thread
 
 
 def say(text):
@@ -48,11 +50,34 @@ def compiler(what):
     return wanted
 
 
-def run(command, what):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
-    if done.returncode != 0:
+def start_no_more(seconds):
+    """From a signal's handler: from now on no compiler is started, and none is being started."""
+    return _starting.acquire(timeout=seconds)
+
+
+def _run(command, what):
+    with _starting:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+    with process:
+        try:
+            said, errors = process.communicate(timeout=LIMIT)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
         raise ImportError(f"dtrain: {what} did not compile. This is the command and what it printed:\n"
-                          f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+                          f"{shlex.join(command)}\n{said}{errors}")
+
+
+def run(*commands, what):
+    """All of them, side by side."""
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        try:
+            list(pool.map(lambda words: _run(words, what), commands))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def objects(units, folder, command, what):
@@ -63,12 +88,7 @@ def objects(units, folder, command, what):
         source.write_text("".join(f'#include "{name}"\n' for name in unit["sources"]))
         commands.append([*command, *unit["flags"], "-c", str(source), "-o", str(compiled)])
         made.append(str(compiled))
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        try:
-            list(pool.map(lambda words: run(words, what), commands))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    run(*commands, what=what)
     return made
 
 

@@ -10,6 +10,7 @@ import pathlib
 import re
 import signal
 import sys
+import time
 
 from . import compiling
 
@@ -22,6 +23,8 @@ STORES = "arrow_s3"  # S3, which older wheels have in libarrow
 VISIBLE = "{ global: dtrain_*; local: *; };\n"
 # SHA-256 is OpenSSL's, whose headers few machines have: _sources/include/openssl declares what is used of them.
 OPENSSL = ["libcrypto.so.3", "libcrypto.so.1.1"]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+PATIENCE = 5  # seconds, for a process that is to be stopped
 NOT_FOUND = 127  # as for a program that is not there
 
 
@@ -66,11 +69,11 @@ def _compile(sources, folder, name, arrow):
     link = [*compiler, "-pthread", "-o", str(folder / name), *objects, *_linked(name, arrow), compiling.LINK]
     if name == LIBRARY:
         (folder / "visible").write_text(VISIBLE)
-        compiling.run([*link, "-shared", f"-Wl,--version-script={folder / 'visible'}"], name)
+        compiling.run([*link, "-shared", f"-Wl,--version-script={folder / 'visible'}"], what=name)
         return
     for number, crypto in enumerate(OPENSSL):
         try:
-            return compiling.run([*link, f"-l:{crypto}"], name)
+            return compiling.run([*link, f"-l:{crypto}"], what=name)
         except ImportError:
             if number + 1 == len(OPENSSL):
                 raise
@@ -87,16 +90,28 @@ def built(name, sources=SOURCES):
                            lambda scratch: _compile(sources, scratch, name, arrow))
 
 
+def _text(path):
+    """Empty: the process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
 def _descendants(pid):
-    found = []
-    for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            pids = children.read_text()
-        except OSError:  # it has ended
-            continue
-        for child in map(int, pids.split()):
-            found += [child, *_descendants(child)]
-    return found
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return set()
+    children = {int(child) for thread in threads
+                for child in _text(pathlib.Path(f"/proc/{pid}/task/{thread}/children")).split()}
+    return children.union(*map(_descendants, children))
+
+
+def _runs(pid):
+    """Whether it can start another. One that waits for its vfork() to end is in D."""
+    state = _text(pathlib.Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1]
+    return bool(state) and state[0] not in "DTtZX"
 
 
 def _send(pids, number):
@@ -107,20 +122,31 @@ def _send(pids, number):
             pass
 
 
-def _end(number, _):
-    """By a signal, with what compiles: nobody else would end that. A shell that is killed while it starts a program
-    would leave that behind, and one that is stopped starts nothing more."""
-    stopped = set()
-    while found := set(_descendants(os.getpid())) - stopped:
+def _stop_descendants(patience):
+    """All of them. One that is being stopped may still start another."""
+    stopped, until = set(), time.monotonic() + patience
+    while found := _descendants(os.getpid()) - stopped:
         _send(found, signal.SIGSTOP)
         stopped |= found
-    _send(stopped, signal.SIGKILL)
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+        while any(map(_runs, stopped)) and time.monotonic() < until:
+            time.sleep(0.001)  # tidy: allow sleep, because who stops sends no event that a handler could wait for
+    return stopped
+
+
+def _end(number, _):
+    """By a signal, with what compiles: nobody else would end that."""
+    for other in SIGNALS:
+        signal.signal(other, lambda *_: None)  # what is being started would ignore what is ignored here
+    try:
+        compiling.start_no_more(PATIENCE)
+        _send(_stop_descendants(PATIENCE), signal.SIGKILL)
+    finally:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 def main():
-    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+    for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _end)
     try:

@@ -40,7 +40,7 @@ def _compile(sources, folder):
     (folder / "visible").write_text(VISIBLE)
     libraries = [f"-L{torch_folder / 'lib'}", "-ltorch_python", "-ltorch_cpu", "-lc10"]
     compiling.run([*compiler, "-shared", "-pthread", "-o", str(folder / "_C.so"), *objects, *libraries,
-                   f"-Wl,--version-script={folder / 'visible'}", compiling.LINK], WHAT)
+                   f"-Wl,--version-script={folder / 'visible'}", compiling.LINK], what=WHAT)
 
 
 def built(sources):

@@ -192,9 +192,9 @@ class Package(unittest.TestCase):
     def test_a_signal_ends_what_compiles_for_it_too(self):
         fifo = self.folder / "fifo"
         os.mkfifo(fifo)
-        # Whichever moment the signal finds, while one program after the other is started.
+        # Whichever moment the signal finds: one program after the other is started, and many of them end at once.
         compiler = self.program("c++", f"#!/bin/sh\nexec 3>{fifo}\necho here >&3\nfor i in $(seq 300)\n"
-                                       "do sleep 60 &\ndone\nwait\nexit 1\n")
+                                       "do sleep 60 & /bin/true & /bin/true\ndone\nwait\nexit 1\n")
         program = subprocess.Popen([PYTHON, "-c", "from dtrain_data.native import main; main()"],
                                    env={**self.env, "CXX": compiler}, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
