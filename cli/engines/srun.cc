@@ -63,7 +63,8 @@ bool says_cpus(const std::string& word) {
 std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host) {
   if (options.given(FlagId::nnodes)) {
     const auto asked = parse_nnodes(options.text(FlagId::nnodes));
-    return asked ? std::optional(within_allocation(*asked, host)) : std::nullopt;
+    if (!asked || (asked->min < asked->max && has_nodes_typed(options))) return std::nullopt;
+    return within_allocation(*asked, host);
   }
   const auto all = parse_number(host.variable(kNodesOfAllocation), 1, kMostRank);
   return all && !has_nodes_typed(options) ? std::optional(NodeRange{*all, *all}) : std::nullopt;

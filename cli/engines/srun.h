@@ -31,7 +31,10 @@ bool says_cpus(const std::string& word);
 std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host);
 
 // What sbatch and salloc say of tasks, which srun would take for words of its own. A step of ours has one on each node.
-inline constexpr std::array kTasksOfAllocation = {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE"};
+inline constexpr std::array kTasksOfAllocation = {"SLURM_NTASKS",          "SLURM_NPROCS",
+                                                  "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_CORE",
+                                                  "SLURM_NTASKS_PER_GPU",  "SLURM_NTASKS_PER_SOCKET",
+                                                  "SLURM_NTASKS_PER_TRES"};
 
 // The part of --num-proc that each node of that step will have, if it is known by now: a range becomes a number in the
 // step, and srun's own words may ask for other nodes than those of the allocation.

@@ -198,7 +198,14 @@ Result<void> judge_for_nodes(const RawOptions& raw, const Options& options, cons
 int become_srun(const Options& options, const Host& host, const std::vector<std::string>& words) {
   const auto dry_run = options.on(FlagId::dry_run);
   if (!dry_run) return fail(dry_run.error());
-  if (*dry_run) return print(words_quoted(words) + "\n");
+  if (*dry_run) {
+    std::vector<std::string> shown;
+    for (const char* name : kTasksOfAllocation)
+      if (!host.variable(name).empty()) shown.insert(shown.end(), {"-u", name});
+    if (!shown.empty()) shown.insert(shown.begin(), "env");
+    shown.insert(shown.end(), words.begin(), words.end());
+    return print(words_quoted(shown) + "\n");
+  }
   ::unsetenv(dtrain_variable(flag(FlagId::config)).c_str());  // what the file says is in the words
   for (const char* name : kTasksOfAllocation) ::unsetenv(name);
   if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);

@@ -84,12 +84,15 @@ WorkerSpread over_hosts(const FlagWords& nodes, std::string_view list, std::int6
   return spread;
 }
 
+// A node on Spark is a task, and a host may have several.
+std::size_t on_a_host(const FlagWords& nodes, std::int64_t count, std::int64_t of_each) {
+  return static_cast<std::size_t>(value_in(nodes, kEngine) == "spark" ? count * of_each : of_each);
+}
+
 WorkerSpread over_alike(const FlagWords& nodes, NodeCount there, std::int64_t workers) {
   const std::int64_t most = std::min(workers, there.most), least = std::min(there.least, most);
   const std::int64_t of_each = (workers + most - 1) / most;
-  // A node on Spark is a task, and a host may have several.
-  const bool is_spark = value_in(nodes, kEngine) == "spark";
-  WorkerSpread spread{how_reached(nodes), static_cast<std::size_t>(is_spark ? most * of_each : of_each)};
+  WorkerSpread spread{how_reached(nodes), on_a_host(nodes, most, of_each)};
   spread.words.push_back(nodes_word(least, most));
   spread.words.push_back(fmt::format("--nproc={}", of_each));
   if (most * of_each != workers || least < most)
@@ -126,9 +129,9 @@ WorkerSpread spread_of(const WorkerJob& job) {
   const std::int64_t workers = job.workers.value_or(1);
   if (job.nodes.empty())
     return {{"--engine=local", "--nnodes=1", fmt::format("--nproc={}", workers)}, static_cast<std::size_t>(workers)};
-  if (!job.workers) return {job.nodes};
-  if (const auto list = value_in(job.nodes, kHosts); !list.empty()) return over_hosts(job.nodes, list, workers);
   const NodeCount there = counted_in(value_in(job.nodes, kNodes));
+  if (!job.workers) return {job.nodes, on_a_host(job.nodes, std::max<std::int64_t>(there.most, 1), 1)};
+  if (const auto list = value_in(job.nodes, kHosts); !list.empty()) return over_hosts(job.nodes, list, workers);
   return there.most > 0 ? over_alike(job.nodes, there, workers) : where_there_is_room(job.nodes, workers);
 }
 

@@ -250,8 +250,10 @@ class FromALoginShell(SlurmTest):
             job.check_no_secret_below(self, self.cluster.folder)
 
     def test_in_an_allocation_it_takes_the_nodes_of_that(self):
-        done = self.cluster.run("salloc", "-N3", "-n3", DTRAIN, "run", "--engine", "slurm", "--nproc", "1", "sh", "-c",
-                                "echo $RANK of $WORLD_SIZE")
+        # Variables of `--ntasks-per-gpu`, as no node here has a GPU.
+        environment = self.cluster.environment(SLURM_NTASKS_PER_GPU="1", SLURM_NTASKS_PER_CORE="1")
+        job = [DTRAIN, "run", "--engine", "slurm", "--nproc", "1", "sh", "-c", "echo $RANK of $WORLD_SIZE"]
+        done = self.cluster.run("salloc", "-N3", "-n6", *job, env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(re.findall(r"\d of 3", done.stdout)), ["0 of 3", "1 of 3", "2 of 3"])
 

@@ -78,5 +78,6 @@ TEST_CASE("data nodes: srun's own words may say how many there are, and then nob
   const std::map<std::string, std::string> env = {{"SLURM_JOB_NUM_NODES", "3"}, {"SLURM_JOB_ID", "7"}};
   for (const char* words : {"-N 2 -c 2", "-N2 -c2", "-c 2 --nodes=2", "-c 2 -n 2", "-c2 -n2", "-c 2 --ntasks=2"})
     CHECK(nodes_of(job + words, env) == NodeWords{"--engine=slurm", std::string("--srun=") + words, "--nproc=1"});
+  CHECK(nodes_of(job + "-c 2 -N 2\nnnodes: 1:5", env) == NodeWords{"--engine=slurm", "--srun=-c 2 -N 2", "--nproc=1"});
   CHECK(nodes_of(job + "-c 2 --ntasks-per-core=1", env).at(2) == "--nnodes=3");
 }

@@ -91,6 +91,7 @@ TEST_CASE("workers of native: they are as many as were asked for, evenly on the 
       {range, 2, {"--engine=ray", "--nnodes=2", "--nproc=1"}, 1},
       {ray, {}, ray, 1},
       {ray, 4, {"--engine=ray", "--num-proc=4"}, 4},
+      {spark, {}, spark, 3},
       {spark, 6, {"--engine=spark", "--nnodes=3", "--nproc=2"}, 6},
       {addresses, 3, {"--hosts=me@[fe80::1]:2,[fe80::2]:1"}, 2},
   };
