@@ -3,6 +3,7 @@
 
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "data/process/process.h"
 #include "data/shared/shared_files.h"
@@ -37,6 +38,22 @@ void clear_shared_folder(const fs::path& folder) {
   std::error_code error;
   fs::remove(work_folder(folder) / "plan.json", error);
   clear_folder(folder);
+}
+
+void keep_only(const fs::path& folder, const std::set<fs::path>& files) {
+  std::set<fs::path> folders{folder};
+  for (const fs::path& file : files) folders.insert(file.parent_path());
+  for (const fs::path& each : folders) {
+    std::error_code error;
+    std::vector<fs::path> others;
+    for (fs::directory_iterator at(each, error); !error && at != fs::directory_iterator(); at.increment(error))
+      if (!files.contains(at->path()) && !folders.contains(at->path())) others.push_back(at->path());
+    if (error) throw_of_path(each.string(), error.value());
+    for (const fs::path& other : others) {
+      fs::remove_all(other, error);
+      if (error) throw_of_path(other.string(), error.value());
+    }
+  }
 }
 
 }  // namespace dtrain::data

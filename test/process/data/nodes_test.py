@@ -47,11 +47,11 @@ def fail_build(work):
     os.rename(work / "draft", work / "failed")
 
 
-MOVED_FROM, DELETE = 0x40, 0x200
+CLOSE_WRITE, MOVED_FROM, DELETE = 0x8, 0x40, 0x200
 
 
 class Seen:
-    """The names that go from some folders, in their order (inotify)."""
+    """The names in some folders that events are of, in their order (inotify)."""
 
     def __init__(self, folders):
         libc = ctypes.CDLL(None, use_errno=True)
@@ -61,15 +61,19 @@ class Seen:
                 raise OSError(ctypes.get_errno(), str(folder))
 
     def all(self):
-        names = []
+        return [name for name, _ in self.events()]
+
+    def events(self):
+        """Each a name, and what became of it."""
+        events = []
         while True:
             try:
                 data = os.read(self.fd, 1 << 16)
             except BlockingIOError:
-                return names
+                return events
             while data:
-                size, = struct.unpack_from("=I", data, 12)
-                names.append(data[16:16 + size].rstrip(b"\0").decode())
+                event, _, size = struct.unpack_from("=III", data, 4)
+                events.append((data[16:16 + size].rstrip(b"\0").decode(), event & 0xfff))
                 data = data[16 + size:]
 
     def close(self):
@@ -335,6 +339,22 @@ class Loss(WithInput):
         self.assertTrue(any(name.startswith("part-") for name in events), events)
         self.assertLess(events.index("plan.json"), next(at for at, name in enumerate(events)
                                                         if name.startswith("part-")))
+
+    def test_files_of_the_work_are_closed_before_they_go_and_what_is_not_of_the_result_goes_after_them(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        (folder / "train/old.parquet").touch()
+        seen = Seen({folder / ".work": CLOSE_WRITE | DELETE, folder: DELETE, folder / "train": DELETE})
+        self.addCleanup(seen.close)
+        for pid in self.workers_of(process):  # the building process has the last rows
+            os.kill(pid, signal.SIGKILL)
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual(process.returncode, 0, error)
+        events = seen.events()
+        names = [name for name, _ in events]
+        self.assertLess(names.index(".work"), names.index("old.parquet"))
+        last = {name: event for name, event in events if name.startswith("rows.")}
+        self.assertTrue(last)
+        self.assertEqual(set(last.values()), {DELETE})  # NFS keeps what is open, and its folder
 
     def test_the_plan_goes_before_what_a_failed_build_has_left(self):
         process, folder = self.begun(self.slow(), 2, "pass-0")
