@@ -230,6 +230,38 @@ class Loss(WithInput):
                     self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty\n"))
                     self.assertEqual(bytes_in(folder), {name: b"of worth"})
 
+    def test_a_folder_with_a_plan_of_somebody_else_or_a_link_is_left_alone(self):
+        own = self.folder / "own"
+        own.mkdir()
+        plan = {"format": 1, "version": "0.1", "digest": 1}
+        for number, text in enumerate(({"mine": 1}, [], {**plan, "version": 1}, {**plan, "digest": "1"}, "link", "file")):
+            with self.subTest(text):
+                folder = self.folder / f"left-{number}"
+                (folder / ".work").mkdir(parents=True)
+                if text in ("link", "file"):
+                    (own / "plan.json").write_text(json.dumps(plan))
+                    link, to = (folder / ".work", own) if text == "link" else (
+                        folder / ".work/plan.json", own / "plan.json")
+                    if text == "link":
+                        link.rmdir()
+                    link.symlink_to(to)
+                else:
+                    (folder / ".work/plan.json").write_text(json.dumps(text))
+                (folder / "notes.txt").write_text("of worth")
+                before = bytes_in(folder), bytes_in(own)
+                process, _ = self.start(self.recipe(), 2, folder)
+                self.assertIn("the folder is not empty", process.communicate(timeout=DEADLINE)[1])
+                self.assertEqual((process.returncode, bytes_in(folder), bytes_in(own)), (1, *before))
+
+    def test_what_a_build_of_another_version_has_left_is_in_nobody_s_way(self):
+        folder = self.folder / "left"
+        (folder / ".work").mkdir(parents=True)
+        (folder / ".work/plan.json").write_text(json.dumps({"format": 1, "version": "0.1", "digest": 1}))
+        (folder / ".work/rows.0").touch()
+        process, _ = self.start(self.recipe(), 2, folder)
+        self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
+        self.assertEqual(bytes_in(folder), self.make(self.recipe(), 0)[0])
+
     def test_what_a_build_has_left_before_its_plan_is_in_nobody_s_way(self):
         folder = self.folder / "left"
         (folder / ".work").mkdir(parents=True)
