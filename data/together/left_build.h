@@ -5,7 +5,9 @@
 
 namespace dtrain::data {
 
-// For a folder that somebody names: it must be empty, or have what a killed build has left. Throws DataError.
+// For a folder that somebody names: it must be empty, or have what a build has left that was killed before
+// its plan or while there was one. A kill later, while a build ends or clears its folder, leaves what cannot be told
+// from files of somebody else. Throws DataError: whoever names the folder must remove that.
 void check_shared_folder(const std::filesystem::path& folder);
 
 // Removes what is in the folder, as far as it can be: the plan first, as what is left by a kill is then of no use.

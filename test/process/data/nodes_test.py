@@ -227,24 +227,26 @@ class Loss(WithInput):
                     (folder / name).write_text("of worth")
                     process, _ = self.start(self.recipe(), processes, folder)
                     error = process.communicate(timeout=DEADLINE)[1]
-                    self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty\n"))
+                    self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty; "
+                                                                   "remove what is in it, or name an empty folder\n"))
                     self.assertEqual(bytes_in(folder), {name: b"of worth"})
 
     def test_a_folder_with_a_plan_of_somebody_else_or_a_link_is_left_alone(self):
         own = self.folder / "own"
         own.mkdir()
         plan = {"format": 1, "version": "0.1", "digest": 1}
-        for number, text in enumerate(({"mine": 1}, [], {**plan, "version": 1}, {**plan, "digest": "1"}, "link", "file")):
+        for number, text in enumerate(({"mine": 1}, [], {**plan, "version": 1}, {**plan, "digest": "1"},
+                                       "link", "file")):
             with self.subTest(text):
                 folder = self.folder / f"left-{number}"
                 (folder / ".work").mkdir(parents=True)
                 if text in ("link", "file"):
                     (own / "plan.json").write_text(json.dumps(plan))
-                    link, to = (folder / ".work", own) if text == "link" else (
-                        folder / ".work/plan.json", own / "plan.json")
                     if text == "link":
-                        link.rmdir()
-                    link.symlink_to(to)
+                        (folder / ".work").rmdir()
+                        (folder / ".work").symlink_to(own)
+                    else:
+                        (folder / ".work/plan.json").symlink_to(own / "plan.json")
                 else:
                     (folder / ".work/plan.json").write_text(json.dumps(text))
                 (folder / "notes.txt").write_text("of worth")
