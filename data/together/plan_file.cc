@@ -69,6 +69,11 @@ bool is_plan(const nlohmann::json& plan) {
 
 std::string what_is_other(const nlohmann::json& plan, const fs::path& path) {
   const bool is_named = plan.is_object() && plan.contains("version") && plan["version"].is_string();
+  if (!plan.is_object() || (is_named && plan["version"] == own_version()))
+    return fmt::format(
+        "{} is damaged, or another build of dtrain {} has made it (the node {} has read it); start again, "
+        "with the same dtrain on all nodes",
+        path.string(), own_version(), host_name(""));
   return fmt::format("{} is of {}, and the node {} has dtrain {}; all nodes need the same versions", path.string(),
                      is_named ? "dtrain " + plan["version"].get<std::string>() : "another version of dtrain",
                      host_name(""), own_version());

@@ -339,11 +339,13 @@ class Loss(WithInput):
         self.assertEqual(done.returncode, 125)
         self.assertIn("/none/in", done.stderr)
         without_arrow = plan["version"].partition(" with Arrow")[0]
-        for wrong in ({"format": 0}, {"version": "0.0"}, {"version": without_arrow}, {"digest": "1"}):
+        of_another = r"plan.json is of dtrain .* and the node .* has dtrain .* with Arrow .* same"
+        for wrong, words in (({"version": "0.0"}, of_another), ({"version": without_arrow}, of_another),
+                             ({"format": 0}, "plan.json is damaged"), ({"digest": "1"}, "plan.json is damaged")):
             (other / ".work/plan.json").write_text(json.dumps({**plan, **wrong}))
             done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
             self.assertEqual(done.returncode, 125)
-            self.assertRegex(done.stderr, r"plan.json is of dtrain .* and the node .* has dtrain .* with Arrow .* same")
+            self.assertRegex(done.stderr, words)
         done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
         self.assertEqual(done.returncode, 125)
         self.assertIn("does not see /none/rows", done.stderr)
