@@ -279,14 +279,22 @@ class Loss(WithInput):
         parquet.write_table(table, self.folder / "rows.parquet", row_group_size=200)
         recipe = self.recipe(input=[str(self.folder / "rows.parquet")], steps=[{"normalize": {"x": "zscore"}}],
                              memory_limit_bytes=64 << 20, threads=1, parallelism=None)
-        process, folder = self.start(recipe, 2)
-        without_name = []
+        process, folder = self.begun(recipe, 2, "pass-0")
+        self.kill_build(process)
+        for done in (folder / ".work").rglob("*.done"):
+            done.unlink()
+        (folder / ".work/write").mkdir(exist_ok=True)
+        with open(folder / ".work/write/00000.lock", "w") as held:  # who waits for it has its rows in a file
+            until(lambda: has_lock(held), "the lock")
+            process, _ = self.start(recipe, 2, folder)
+            without_name = []
 
-        def look():
-            for pid in self.workers_of(process):
-                without_name.extend(name for name in files_of(pid) if re.match(f"{folder}/.* \\(deleted\\)$", name))
-            return without_name
-        until(lambda: look() or process.poll() is not None, "rows that wait in a file")
+            def look():
+                for pid in self.workers_of(process):
+                    without_name.extend(name for name in files_of(pid)
+                                        if re.match(f"{folder}/.* \\(deleted\\)$", name))
+                return without_name
+            until(lambda: look() or process.poll() is not None, "rows that wait in a file")
         self.assertEqual({os.path.dirname(name) for name in without_name}, {str(folder / ".work")})
         self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
 
