@@ -107,10 +107,10 @@ ProcessReport finished(std::unique_ptr<SharedJob> job, const fs::path& folder, P
   ProcessReport report = job->finish();
   const std::set<fs::path> result = job->result(report);
   job.reset();  // closes its files: NFS gives an open file that is removed another name, and its folder stays
+  // A worker that is cut off finds nothing from here on: no draft to which it could give a name in the result.
   std::error_code error;
-  fs::remove_all(work, error);
+  fs::rename(work, folder / (work.filename().string() + "." + random_name()), error);
   if (error) fail_at(work.string(), error.message());
-  // Until here a worker that is cut off could give its file a name in the result.
   keep_only(folder, result);
   return report;
 }

@@ -387,7 +387,8 @@ class Loss(WithInput):
     def test_files_of_the_work_are_closed_before_they_go_and_what_is_not_of_the_result_goes_after_them(self):
         process, folder = self.begun(self.slow(), 2, "pass-0")
         (folder / "train/old.parquet").touch()
-        seen = Seen({folder / ".work": CLOSE_WRITE | DELETE, folder: DELETE, folder / "train": DELETE})
+        seen = Seen({folder / ".work": CLOSE_WRITE | DELETE, folder: MOVED_FROM | DELETE,
+                     folder / "train": DELETE})
         self.addCleanup(seen.close)
         for pid in self.workers_of(process):  # the building process has the last rows
             os.kill(pid, signal.SIGKILL)
@@ -395,7 +396,7 @@ class Loss(WithInput):
         self.assertEqual(process.returncode, 0, error)
         events = seen.events()
         names = [name for name, _ in events]
-        self.assertLess(names.index(".work"), names.index("old.parquet"))
+        self.assertLess(events.index((".work", MOVED_FROM)), names.index("old.parquet"))
         last = {name: event for name, event in events if name.startswith("rows.")}
         self.assertTrue(last)
         self.assertEqual(set(last.values()), {DELETE})  # NFS keeps what is open, and its folder
