@@ -96,7 +96,8 @@ class OneProcess {
 void check_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail_at(folder.string(), "there is no such folder");
-  if (!fs::is_empty(folder, error) || error) fail_at(folder.string(), "the folder is not empty");
+  if (!fs::is_empty(folder, error) || error)
+    fail_at(folder.string(), "the folder is not empty; remove what is in it, or name an empty folder");
 }
 
 void clear_folder(const fs::path& folder) {

@@ -41,6 +41,7 @@ class RecipeJob {
   const Source& source() const { return *source_; }
   Statistics& statistics() { return statistics_; }
   PartFiles& files() { return *files_; }
+  const PartFiles& files() const { return *files_; }
 
   // After each unit that is read, and each partition whose rows are fetched.
   using Told = std::function<void()>;

@@ -26,6 +26,10 @@ nlohmann::json files_here(const Recipe& recipe) {
   return all;
 }
 
+bool has_integer(const nlohmann::json& plan, const char* key) {
+  return plan.contains(key) && plan[key].is_number_integer();
+}
+
 // JSON is text in UTF-8.
 void check_name(const std::string& path) {
   try {
@@ -53,15 +57,23 @@ nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory, std::size_t on
           {"files", std::move(files)}, {"memory_limit_bytes", memory}, {"on_a_host", on_a_host}};
 }
 
+bool is_plan_of_some_version(const nlohmann::json& plan) {
+  return plan.is_object() && has_integer(plan, "format") && has_integer(plan, "digest") && plan.contains("version") &&
+         plan["version"].is_string();
+}
+
 bool is_plan(const nlohmann::json& plan) {
-  const auto is_integer = [&](const char* key) { return plan.contains(key) && plan[key].is_number_integer(); };
-  return plan.is_object() && is_integer("format") && plan["format"] == kPlanFormat && plan.contains("version") &&
-         plan["version"] == own_version() && is_integer("memory_limit_bytes") && is_integer("on_a_host") &&
-         is_integer("digest");
+  return is_plan_of_some_version(plan) && plan["format"] == kPlanFormat && plan["version"] == own_version() &&
+         has_integer(plan, "memory_limit_bytes") && has_integer(plan, "on_a_host");
 }
 
 std::string what_is_other(const nlohmann::json& plan, const fs::path& path) {
   const bool is_named = plan.is_object() && plan.contains("version") && plan["version"].is_string();
+  if (!plan.is_object() || (is_named && plan["version"] == own_version()))
+    return fmt::format(
+        "{} is damaged, or another build of dtrain {} has made it (the node {} has read it); start again, "
+        "with the same dtrain on all nodes",
+        path.string(), own_version(), host_name(""));
   return fmt::format("{} is of {}, and the node {} has dtrain {}; all nodes need the same versions", path.string(),
                      is_named ? "dtrain " + plan["version"].get<std::string>() : "another version of dtrain",
                      host_name(""), own_version());

@@ -23,6 +23,8 @@ std::string own_version();
 nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory, std::size_t on_a_host);
 // It is whole, and of this version.
 bool is_plan(const nlohmann::json& plan);
+// A build has made it, of whatever version. So its folder is a build's.
+bool is_plan_of_some_version(const nlohmann::json& plan);
 // Of what is no plan of this version: what it is, and what to do.
 std::string what_is_other(const nlohmann::json& plan, const std::filesystem::path& path);
 // This host sees the `wanted` files of a plan. Throws DataError, with the node's name and what to do.

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <set>
-#include <system_error>
 
 #include "data/base/random_bits.h"
 #include "data/shared/shared_files.h"
@@ -88,31 +86,15 @@ void SharedJob::run() {
 
 ProcessReport SharedJob::finish() {
   for (const auto& [place, rows] : written_) job_.files().closed(place.part, place.number, rows);
-  ProcessReport report = job_.finish(rows_read_);
-  remove_others(report);
-  return report;
+  return job_.finish(rows_read_);
 }
 
-void SharedJob::remove_others(const ProcessReport& report) {
-  std::set<fs::path> known{work_folder(folder_), folder_ / "recipe.json"};
-  std::vector<fs::path> folders{folder_};
-  for (std::size_t part = 0; part < parts_; ++part) {
+std::set<fs::path> SharedJob::result(const ProcessReport& report) const {
+  std::set<fs::path> all{folder_ / "recipe.json"};
+  for (std::size_t part = 0; part < parts_; ++part)
     for (std::size_t number = 0; number < report.parts[part].files; ++number)
-      known.insert(job_.files().path(part, number));
-    folders.push_back(job_.files().path(part, 0).parent_path());
-    known.insert(folders.back());
-  }
-  for (const fs::path& folder : folders) {
-    std::error_code error;
-    std::vector<fs::path> others;
-    for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error))
-      if (!known.contains(at->path())) others.push_back(at->path());
-    if (error) throw_of_path(folder.string(), error.value());
-    for (const fs::path& other : others) {
-      fs::remove_all(other, error);
-      if (error) throw_of_path(other.string(), error.value());
-    }
-  }
+      all.insert(job_.files().path(part, number));
+  return all;
 }
 
 void SharedJob::share(const std::string& phase, std::size_t count, const Work& work, const TakeResult& take) {

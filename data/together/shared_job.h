@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,9 +34,10 @@ class SharedJob {
 
   // Until all parts have their results, whoever makes them. Throws as TaskFolder::share() does.
   void run();
-  // After run(), in one process: files get their last numbers, and what is no file of the result goes: the folder of a
-  // killed build may have more.
+  // After run(), in one process: files get their last numbers.
   ProcessReport finish();
+  // The files that are there then, of what finish() has returned. The folder of a killed build may have others.
+  std::set<std::filesystem::path> result(const ProcessReport& report) const;
 
  private:
   using Work = std::function<void(std::size_t part, Packer& result, const RecipeJob::Told& told)>;
@@ -47,7 +49,6 @@ class SharedJob {
   void take_written(RecipeJob::Place place, Unpacker& result);
   void write_buckets(const std::vector<RecipeJob::Blocks>& blocks);
   void write_in_order(const std::string& phase);
-  void remove_others(const ProcessReport& report);
 
   const bool shuffle_;
   const std::filesystem::path folder_;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <system_error>
 #include <thread>
@@ -98,14 +99,19 @@ class ProgressShown {
   const ProgressSink& sink_;
 };
 
-ProcessReport finished(SharedJob& job, const fs::path& work, ProgressShown& shown) {
-  shown.look_during([&] { job.run(); });
+ProcessReport finished(std::unique_ptr<SharedJob> job, const fs::path& folder, ProgressShown& shown) {
+  const fs::path work = work_folder(folder);
+  shown.look_during([&] { job->run(); });
   // From here on the parts do not have the names by which others would find them.
   if (::unlink((work / "plan.json").c_str()) != 0) throw_of_path((work / "plan.json").string(), errno);
-  ProcessReport report = job.finish();
+  ProcessReport report = job->finish();
+  const std::set<fs::path> result = job->result(report);
+  job.reset();  // closes its files: NFS gives an open file that is removed another name, and its folder stays
+  // A worker that is cut off finds nothing from here on: no draft to which it could give a name in the result.
   std::error_code error;
-  fs::remove_all(work, error);
+  fs::rename(work, folder / (work.filename().string() + "." + random_name()), error);
   if (error) fail_at(work.string(), error.message());
+  keep_only(folder, result);
   return report;
 }
 
@@ -188,7 +194,7 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
       link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
     ProgressShown shown(*job, work, options.progress);
     let_workers_do_it(folder, shown, options, start);
-    return finished(*job, work, shown);
+    return finished(std::move(job), folder, shown);
   } catch (const NotThere& gone) {
     clear_shared_folder(folder);
     fail_at(gone.path, "it has been removed while it was needed");

@@ -47,11 +47,11 @@ def fail_build(work):
     os.rename(work / "draft", work / "failed")
 
 
-MOVED_FROM, DELETE = 0x40, 0x200
+CLOSE_WRITE, MOVED_FROM, DELETE = 0x8, 0x40, 0x200
 
 
 class Seen:
-    """The names that go from some folders, in their order (inotify)."""
+    """The names in some folders that events are of, in their order (inotify)."""
 
     def __init__(self, folders):
         libc = ctypes.CDLL(None, use_errno=True)
@@ -61,15 +61,19 @@ class Seen:
                 raise OSError(ctypes.get_errno(), str(folder))
 
     def all(self):
-        names = []
+        return [name for name, _ in self.events()]
+
+    def events(self):
+        """Each a name, and what became of it."""
+        events = []
         while True:
             try:
                 data = os.read(self.fd, 1 << 16)
             except BlockingIOError:
-                return names
+                return events
             while data:
-                size, = struct.unpack_from("=I", data, 12)
-                names.append(data[16:16 + size].rstrip(b"\0").decode())
+                event, _, size = struct.unpack_from("=III", data, 4)
+                events.append((data[16:16 + size].rstrip(b"\0").decode(), event & 0xfff))
                 data = data[16 + size:]
 
     def close(self):
@@ -223,8 +227,42 @@ class Loss(WithInput):
                     (folder / name).write_text("of worth")
                     process, _ = self.start(self.recipe(), processes, folder)
                     error = process.communicate(timeout=DEADLINE)[1]
-                    self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty\n"))
+                    self.assertEqual((process.returncode, error), (1, f"dtrain: {folder}: the folder is not empty; "
+                                                                   "remove what is in it, or name an empty folder\n"))
                     self.assertEqual(bytes_in(folder), {name: b"of worth"})
+
+    def test_a_folder_with_a_plan_of_somebody_else_or_a_link_is_left_alone(self):
+        own = self.folder / "own"
+        own.mkdir()
+        plan = {"format": 1, "version": "0.1", "digest": 1}
+        for number, text in enumerate(({"mine": 1}, [], {**plan, "version": 1}, {**plan, "digest": "1"},
+                                       "link", "file")):
+            with self.subTest(text):
+                folder = self.folder / f"left-{number}"
+                (folder / ".work").mkdir(parents=True)
+                if text in ("link", "file"):
+                    (own / "plan.json").write_text(json.dumps(plan))
+                    if text == "link":
+                        (folder / ".work").rmdir()
+                        (folder / ".work").symlink_to(own)
+                    else:
+                        (folder / ".work/plan.json").symlink_to(own / "plan.json")
+                else:
+                    (folder / ".work/plan.json").write_text(json.dumps(text))
+                (folder / "notes.txt").write_text("of worth")
+                before = bytes_in(folder), bytes_in(own)
+                process, _ = self.start(self.recipe(), 2, folder)
+                self.assertIn("the folder is not empty", process.communicate(timeout=DEADLINE)[1])
+                self.assertEqual((process.returncode, bytes_in(folder), bytes_in(own)), (1, *before))
+
+    def test_what_a_build_of_another_version_has_left_is_in_nobody_s_way(self):
+        folder = self.folder / "left"
+        (folder / ".work").mkdir(parents=True)
+        (folder / ".work/plan.json").write_text(json.dumps({"format": 1, "version": "0.1", "digest": 1}))
+        (folder / ".work/rows.0").touch()
+        process, _ = self.start(self.recipe(), 2, folder)
+        self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
+        self.assertEqual(bytes_in(folder), self.make(self.recipe(), 0)[0])
 
     def test_what_a_build_has_left_before_its_plan_is_in_nobody_s_way(self):
         folder = self.folder / "left"
@@ -241,14 +279,22 @@ class Loss(WithInput):
         parquet.write_table(table, self.folder / "rows.parquet", row_group_size=200)
         recipe = self.recipe(input=[str(self.folder / "rows.parquet")], steps=[{"normalize": {"x": "zscore"}}],
                              memory_limit_bytes=64 << 20, threads=1, parallelism=None)
-        process, folder = self.start(recipe, 2)
-        without_name = []
+        process, folder = self.begun(recipe, 2, "pass-0")
+        self.kill_build(process)
+        for done in (folder / ".work").rglob("*.done"):
+            done.unlink()
+        (folder / ".work/write").mkdir(exist_ok=True)
+        with open(folder / ".work/write/00000.lock", "w") as held:  # who waits for it has its rows in a file
+            until(lambda: has_lock(held), "the lock")
+            process, _ = self.start(recipe, 2, folder)
+            without_name = []
 
-        def look():
-            for pid in self.workers_of(process):
-                without_name.extend(name for name in files_of(pid) if re.match(f"{folder}/.* \\(deleted\\)$", name))
-            return without_name
-        until(lambda: look() or process.poll() is not None, "rows that wait in a file")
+            def look():
+                for pid in self.workers_of(process):
+                    without_name.extend(name for name in files_of(pid)
+                                        if re.match(f"{folder}/.* \\(deleted\\)$", name))
+                return without_name
+            until(lambda: look() or process.poll() is not None, "rows that wait in a file")
         self.assertEqual({os.path.dirname(name) for name in without_name}, {str(folder / ".work")})
         self.assertEqual((process.communicate(timeout=DEADLINE)[1], process.returncode), ("", 0))
 
@@ -301,11 +347,13 @@ class Loss(WithInput):
         self.assertEqual(done.returncode, 125)
         self.assertIn("/none/in", done.stderr)
         without_arrow = plan["version"].partition(" with Arrow")[0]
-        for wrong in ({"format": 0}, {"version": "0.0"}, {"version": without_arrow}, {"digest": "1"}):
+        of_another = r"plan.json is of dtrain .* and the node .* has dtrain .* with Arrow .* same"
+        for wrong, words in (({"version": "0.0"}, of_another), ({"version": without_arrow}, of_another),
+                             ({"format": 0}, "plan.json is damaged"), ({"digest": "1"}, "plan.json is damaged")):
             (other / ".work/plan.json").write_text(json.dumps({**plan, **wrong}))
             done = subprocess.run([PROGRAM, "work", other], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
             self.assertEqual(done.returncode, 125)
-            self.assertRegex(done.stderr, r"plan.json is of dtrain .* and the node .* has dtrain .* with Arrow .* same")
+            self.assertRegex(done.stderr, words)
         done = subprocess.run([PROGRAM, "work", "/none/rows"], stderr=subprocess.PIPE, text=True, timeout=DEADLINE)
         self.assertEqual(done.returncode, 125)
         self.assertIn("does not see /none/rows", done.stderr)
@@ -335,6 +383,23 @@ class Loss(WithInput):
         self.assertTrue(any(name.startswith("part-") for name in events), events)
         self.assertLess(events.index("plan.json"), next(at for at, name in enumerate(events)
                                                         if name.startswith("part-")))
+
+    def test_files_of_the_work_are_closed_before_they_go_and_what_is_not_of_the_result_goes_after_them(self):
+        process, folder = self.begun(self.slow(), 2, "pass-0")
+        (folder / "train/old.parquet").touch()
+        seen = Seen({folder / ".work": CLOSE_WRITE | DELETE, folder: MOVED_FROM | DELETE,
+                     folder / "train": DELETE})
+        self.addCleanup(seen.close)
+        for pid in self.workers_of(process):  # the building process has the last rows
+            os.kill(pid, signal.SIGKILL)
+        error = process.communicate(timeout=DEADLINE)[1]
+        self.assertEqual(process.returncode, 0, error)
+        events = seen.events()
+        names = [name for name, _ in events]
+        self.assertLess(events.index((".work", MOVED_FROM)), names.index("old.parquet"))
+        last = {name: event for name, event in events if name.startswith("rows.")}
+        self.assertTrue(last)
+        self.assertEqual(set(last.values()), {DELETE})  # NFS keeps what is open, and its folder
 
     def test_the_plan_goes_before_what_a_failed_build_has_left(self):
         process, folder = self.begun(self.slow(), 2, "pass-0")

@@ -74,6 +74,20 @@ TEST_CASE("plan file: what is no plan of this work counts as none") {
   CHECK_FALSE(left.goes_on(2));
 }
 
+TEST_CASE("plan file: one of this version that is no plan is damaged") {
+  nlohmann::json format = LeftPlan().plan(), digest = format;
+  format["format"] = 1;
+  digest.erase("digest");
+  for (const nlohmann::json& plan :
+       {format, digest, nlohmann::json::parse("{", nullptr, /*allow_exceptions=*/false), nlohmann::json::array()}) {
+    CHECK_FALSE(is_plan(plan));
+    const std::string why = what_is_other(plan, "/cache/.work/plan.json");
+    CHECK(why.starts_with("/cache/.work/plan.json is damaged, or "));
+    CHECK(why.find("start again") != std::string::npos);
+    CHECK(why.find("all nodes need the same versions") == std::string::npos);
+  }
+}
+
 TEST_CASE("plan file: it is of a version of Arrow, too, and both are said") {
   CHECK(std::regex_match(own_version(), std::regex(R"(\d+\.\d+.* with Arrow \d+\.\d+\.\d+.*)")));
   nlohmann::json plan = LeftPlan().plan();
