@@ -17,7 +17,8 @@ import unittest
 import pyarrow
 import pyarrow.parquet as parquet
 
-from nodes_case import DEADLINE, PROGRAM, WithInput, WithJobs, bytes_in, content_of, has_lock, is_stopped, until
+from nodes_case import (DEADLINE, DTRAIN, PROGRAM, WithInput, WithJobs, bytes_in, content_of, has_lock, is_stopped,
+                        until)
 
 USER = 54321  # who has no other process
 THIRD_PASS = re.compile(rb"\r\x1b\[Kgathering \(pass 3 of 4\): \d+ % ")
@@ -262,6 +263,16 @@ class Jobs(WithJobs):
         self.assertEqual(process.returncode, 1, said)
         self.assertRegex(said, rb"90 % \r\x1b\[K[^\r]*dataset.steps\[0\].cast.word")
 
+    def as_user(self, program):
+        """A script that runs it as USER, who may go into folders as root may, as this tree may be in /root. Without
+        that bit access() knows no capabilities."""
+        script = self.folder / program.name
+        script.write_text(f"#!/bin/sh\nexec setpriv --reuid={USER} --regid={USER} --clear-groups "
+                          f'--inh-caps=+dac_override --ambient-caps=+dac_override '
+                          f'--securebits=+no_setuid_fixup {program} "$@"\n')
+        script.chmod(0o755)
+        return script
+
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_processes_that_cannot_be_started(self):
         """Whichever of them it is: the build ends with one error, and leaves nothing."""
@@ -271,17 +282,17 @@ class Jobs(WithJobs):
             folder.mkdir(mode=0o700)
             os.chown(folder, USER, USER)
         (self.folder / "recipe.json").write_text(json.dumps(self.recipe()))
+        program, dtrain = self.as_user(PROGRAM), self.as_user(DTRAIN)
         for limit in range(1, 40):
             def few(limit=limit):
                 resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
-            as_user = {"user": USER, "group": USER, "extra_groups": [], "preexec_fn": few}
             if limit < 4:
-                words = [PROGRAM, "process", self.folder / "recipe.json", made, "3"]
-                done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, **as_user)
+                words = [program, "process", self.folder / "recipe.json", made, "3"]
+                done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, preexec_fn=few)
                 self.assertEqual(done.returncode, 125, done.stderr)
                 self.assertRegex(done.stderr, r"process \d of 3 cannot be started: fork: Resource temporarily")
                 self.assertEqual(list(made.iterdir()), [])
-            process = self.begin("cache", 3, **as_user)
+            process = self.begin("cache", 3, dtrain=dtrain, preexec_fn=few)
             error = process.communicate(timeout=DEADLINE)[1]
             if process.returncode == 0:
                 break
