@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -50,8 +49,7 @@ int fewest_cpus(const std::string& of_nodes) {
 // the allocation there; srun wants one number for all nodes.
 std::string srun_words(const Options& options, const Host& host) {
   std::string words = options.text(FlagId::srun);
-  const std::vector<std::string> typed = split_at_blanks(words);
-  if (std::any_of(typed.begin(), typed.end(), says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty()) return words;
+  if (has_cpus_said(options, host)) return words;
   if (const int cpus = fewest_cpus(host.variable("SLURM_JOB_CPUS_PER_NODE")); cpus > 0)
     words += fmt::format("{}--cpus-per-task={}", words.empty() ? "" : " ", cpus);
   return words;

@@ -38,10 +38,17 @@ bool says_nodes(const std::string& word) {
          word.starts_with("--ntasks=");
 }
 
-bool has_nodes_typed(const Options& options) {
-  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
-  return std::any_of(typed.begin(), typed.end(), says_nodes);
+bool says_cpus(const std::string& word) {
+  return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
+         word.starts_with("--exact");
 }
+
+bool has_typed(const Options& options, bool (&says)(const std::string& word)) {
+  const std::vector<std::string> typed = split_at_blanks(options.text(FlagId::srun));
+  return std::any_of(typed.begin(), typed.end(), says);
+}
+
+bool has_nodes_typed(const Options& options) { return has_typed(options, says_nodes); }
 
 }  // namespace
 
@@ -55,9 +62,8 @@ std::vector<std::string> srun_that_looks(const std::vector<std::string>& step, c
   return words;
 }
 
-bool says_cpus(const std::string& word) {
-  return word.starts_with("-c") || word.starts_with("--cpus-per-") || word.starts_with("--exclusive") ||
-         word.starts_with("--exact");
+bool has_cpus_said(const Options& options, const Host& host) {
+  return has_typed(options, says_cpus) || !host.variable("SRUN_CPUS_PER_TASK").empty();
 }
 
 std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host) {
@@ -108,8 +114,7 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
   // have ended. With a range it must, whatever the site's WaitTime is.
   if (host.variable("SLURM_WAIT").empty()) words.push_back(fmt::format("--wait={}", elastic ? 0 : kWaitForLast));
   // A task has one CPU where nobody says more, and all workers of a node are in one task.
-  const bool has_cpus = std::any_of(typed.begin(), typed.end(), says_cpus) ||
-                        !host.variable("SLURM_CPUS_PER_TASK").empty() || !host.variable("SRUN_CPUS_PER_TASK").empty();
+  const bool has_cpus = has_cpus_said(options, host) || !host.variable("SLURM_CPUS_PER_TASK").empty();
   const auto part = part_of_step(options, host);
   if (!part) return part.error();
   const auto workers = *part ? Result<int>(**part) : parse_number(options.text(FlagId::nproc), 1, kMostRank);

@@ -24,8 +24,8 @@ Result<std::optional<std::vector<std::string>>> srun_that_counts(const RawOption
 std::vector<std::string> srun_that_looks(const std::vector<std::string>& step, const Host& host,
                                          const std::string& folder);
 
-// Of srun's own words, one that says how many CPUs a task has.
-bool says_cpus(const std::string& word);
+// Whether srun's own words, or its variable, say how many CPUs a task has.
+bool has_cpus_said(const Options& options, const Host& host);
 
 // How many nodes that step will have. Nothing: that is not known, as srun's own words say it, or SLURM will.
 std::optional<NodeRange> nodes_of_step(const Options& options, const Host& host);

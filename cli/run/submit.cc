@@ -195,6 +195,14 @@ Result<void> judge_for_nodes(const RawOptions& raw, const Options& options, cons
   return take_restarts(options, plan);
 }
 
+namespace {
+
+void forget_tasks_of_allocation() {
+  for (const char* name : kTasksOfAllocation) ::unsetenv(name);
+}
+
+}  // namespace
+
 int become_srun(const Options& options, const Host& host, const std::vector<std::string>& words) {
   const auto dry_run = options.on(FlagId::dry_run);
   if (!dry_run) return fail(dry_run.error());
@@ -207,7 +215,7 @@ int become_srun(const Options& options, const Host& host, const std::vector<std:
     return print(words_quoted(shown) + "\n");
   }
   ::unsetenv(dtrain_variable(flag(FlagId::config)).c_str());  // what the file says is in the words
-  for (const char* name : kTasksOfAllocation) ::unsetenv(name);
+  forget_tasks_of_allocation();
   if (host.token && host.token->ok()) ::setenv("DTRAIN_TOKEN", (*host.token)->text().c_str(), 1);
   if (!host.store_credentials.empty()) ::setenv(kStoreCredentials, host.store_credentials.c_str(), 1);
   ::execvp(words[0].c_str(), launcher::c_strings(words).data());
@@ -246,7 +254,7 @@ int look_on_cluster(const RawOptions& raw, const Options& options, const Host& h
 
 int look_on_step(const Host& host, const std::vector<std::string>& step, const std::string& folder) {
   ::setenv("SLURM_OVERLAP", "1", 1);  // other steps of the allocation hold up nothing
-  for (const char* name : kTasksOfAllocation) ::unsetenv(name);
+  forget_tasks_of_allocation();
   constexpr std::chrono::seconds kPatience{60};
   const auto said = ask_program(srun_that_looks(step, host, folder), kPatience, AskedErrors::shown);
   if (!said) {  // a prolog may take longer

@@ -23,11 +23,10 @@ bool has_work_folder(const fs::path& folder) {
 }
 
 bool has_plan(const fs::path& folder) {
-  const fs::path path = work_folder(folder) / "plan.json";
   std::error_code error;
-  if (!fs::is_regular_file(fs::symlink_status(path, error))) return false;
-  const auto text = read_shared(path.string());
-  return text && is_plan_of_some_version(nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false));
+  if (!fs::is_regular_file(fs::symlink_status(plan_path(work_folder(folder)), error))) return false;
+  const auto plan = read_plan(work_folder(folder));
+  return plan && is_plan_of_some_version(*plan);
 }
 
 // Before there is a plan, a build has made folders alone, and a draft of the plan.
@@ -51,7 +50,7 @@ void check_shared_folder(const fs::path& folder) {
 
 void clear_shared_folder(const fs::path& folder) {
   std::error_code error;
-  if (has_work_folder(folder)) fs::remove(work_folder(folder) / "plan.json", error);
+  if (has_work_folder(folder)) fs::remove(plan_path(work_folder(folder)), error);
   clear_folder(folder);
 }
 

@@ -48,6 +48,12 @@ std::string own_version() {
   return fmt::format("{} with Arrow {}", DTRAIN_VERSION, arrow::GetBuildInfo().version_string);
 }
 
+std::optional<nlohmann::json> read_plan(const fs::path& work) {
+  const auto text = read_shared(plan_path(work).string());
+  if (!text) return std::nullopt;
+  return nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+}
+
 nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory, std::size_t on_a_host) {
   nlohmann::json text = recipe.text, files = files_here(recipe);
   text["input"] = recipe.input;
@@ -99,17 +105,16 @@ void check_files(const Recipe& recipe, const nlohmann::json& wanted) {
 
 std::optional<nlohmann::json> plan_left(const Recipe& recipe, const fs::path& work, std::size_t on_a_host) {
   if (is_there((work / "failed").string())) return std::nullopt;
-  const auto text = read_shared((work / "plan.json").string());
-  if (!text) return std::nullopt;
-  nlohmann::json left = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!is_plan(left)) return std::nullopt;
+  auto found = read_plan(work);
+  if (!found || !is_plan(*found)) return std::nullopt;
+  nlohmann::json& left = *found;
   // A limit that nobody has named is what was free then, for so many processes.
   const auto on_a_host_then = left["on_a_host"].get<std::size_t>();
   if (!recipe.memory_limit_bytes && on_a_host > on_a_host_then) return std::nullopt;
   const auto memory = recipe.memory_limit_bytes.value_or(left["memory_limit_bytes"].get<std::int64_t>());
   nlohmann::json wanted = plan_of(recipe, memory, on_a_host_then);
   wanted["digest"] = left["digest"];
-  return wanted == left ? std::optional(std::move(left)) : std::nullopt;
+  return wanted == left ? found : std::nullopt;
 }
 
 }  // namespace dtrain::data

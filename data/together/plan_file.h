@@ -19,6 +19,11 @@ inline constexpr const char* kSameInput =
 // "1.2.3 with Arrow 24.0.0": the bytes of the files are Arrow's, too.
 std::string own_version();
 
+// In the folder of the work.
+inline std::filesystem::path plan_path(const std::filesystem::path& work) { return work / "plan.json"; }
+// What is in it, whatever that is; a discarded value if it is no JSON. Nothing: there is no plan.
+std::optional<nlohmann::json> read_plan(const std::filesystem::path& work);
+
 // Throws DataError: a file cannot be found, or its name is no text in UTF-8, which JSON is.
 nlohmann::json plan_of(const Recipe& recipe, std::int64_t memory, std::size_t on_a_host);
 // It is whole, and of this version.

@@ -56,11 +56,10 @@ std::string failure_text(const std::string& recipe_key, const std::string& what)
   throw RecipeError(key, what.substr(std::min(what.size(), ("dtrain: " + key + ": ").size())));
 }
 
-std::string await_plan(const fs::path& folder, std::chrono::milliseconds patience) {
-  const std::string path = (work_folder(folder) / "plan.json").string();
+nlohmann::json await_plan(const fs::path& folder, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    if (auto text = read_shared(path)) return *text;
+    if (auto plan = read_plan(work_folder(folder))) return *std::move(plan);
     if (std::chrono::steady_clock::now() > until)
       throw DataError(
           fmt::format("dtrain: backend.cache_dir: the node {} does not see {}, where the nodes share their "
@@ -103,7 +102,7 @@ ProcessReport finished(std::unique_ptr<SharedJob> job, const fs::path& folder, P
   const fs::path work = work_folder(folder);
   shown.look_during([&] { job->run(); });
   // From here on the parts do not have the names by which others would find them.
-  if (::unlink((work / "plan.json").c_str()) != 0) throw_of_path((work / "plan.json").string(), errno);
+  if (::unlink(plan_path(work).c_str()) != 0) throw_of_path(plan_path(work).string(), errno);
   ProcessReport report = job->finish();
   const std::set<fs::path> result = job->result(report);
   job.reset();  // closes its files: NFS gives an open file that is removed another name, and its folder stays
@@ -171,13 +170,16 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
                                const StartWorkers& start) {
   must("Arrow", arrow::compute::Initialize());
   const fs::path work = work_folder(folder);
+  const auto begin_anew = [&] {
+    clear_shared_folder(folder);
+    fs::create_directory(work);
+  };
   try {
     const std::size_t on_a_host = std::max<std::size_t>(options.on_a_host, 1);
     auto plan = plan_left(recipe, work, on_a_host);
     const bool goes_on = plan.has_value();
     if (!goes_on) {
-      clear_shared_folder(folder);
-      fs::create_directory(work);
+      begin_anew();
       plan = plan_of(recipe, limit_of_each(recipe, on_a_host), on_a_host);
     }
     const auto limit = (*plan)["memory_limit_bytes"].get<std::int64_t>();
@@ -185,13 +187,12 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
     const std::uint64_t digest = job->digest();
     if (goes_on && (*plan)["digest"] != digest) {  // what is there is of another input, or divided otherwise
       job.reset();
-      clear_shared_folder(folder);
-      fs::create_directory(work);
+      begin_anew();
       job = std::make_unique<SharedJob>(recipe, folder, limit, Seat{});
     }
     (*plan)["digest"] = digest;
-    if (!is_there((work / "plan.json").string()))
-      link_content(work.string(), (work / "plan.json").string(), plan->dump(), Durable::no);
+    if (!is_there(plan_path(work).string()))
+      link_content(work.string(), plan_path(work).string(), plan->dump(), Durable::no);
     ProgressShown shown(*job, work, options.progress);
     let_workers_do_it(folder, shown, options, start);
     return finished(std::move(job), folder, shown);
@@ -205,9 +206,8 @@ ProcessReport process_together(const Recipe& recipe, const fs::path& folder, con
 }
 
 void work_together(const fs::path& folder, Seat seat, std::size_t on_a_host, std::chrono::milliseconds patience) {
-  const std::string text = await_plan(folder, patience);
-  const nlohmann::json plan = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!is_plan(plan)) throw DataError("dtrain: " + what_is_other(plan, work_folder(folder) / "plan.json"));
+  const nlohmann::json plan = await_plan(folder, patience);
+  if (!is_plan(plan)) throw DataError("dtrain: " + what_is_other(plan, plan_path(work_folder(folder))));
   const TaskFolder tasks(work_folder(folder).string(), seat);
   try {
     must("Arrow", arrow::compute::Initialize());
